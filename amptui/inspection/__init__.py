@@ -1,0 +1,1 @@
+"""Reading what a checkpoint holds without torch and without running anything in it."""

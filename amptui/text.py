@@ -1,0 +1,64 @@
+"""Foreign text made safe before anyone sees it.
+
+Every string that amptui did not write itself (labels, exception texts, module names, log lines, checkpoint keys)
+passes `safe_text` before it reaches a terminal, a report or the clipboard. Neither Rich nor Textual does this: escape
+sequences, C1 bytes and bidirectional controls in a label would reach the terminal as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+ELLIPSIS = "…"
+
+# C0 and C1 controls and DEL; the bidirectional controls, marks and isolates; line and paragraph separators; zero-width
+# characters that hide or join text; surrogates (a broken decode); the tag block, which is invisible everywhere.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_MARKS = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4,}")
+
+
+def safe_text(value: object, limit: int = 400, *, lines: bool = False) -> str:
+    """`value` as text without control characters, at most `limit` characters long.
+
+    Control characters become visible escapes such as ``\\x1b`` or ``\\u202e``; with `lines`, newline is kept and a tab
+    becomes four spaces. Runs of combining marks are cut to three, so that one cell cannot flood its neighbours.
+    """
+    text = value if isinstance(value, str) else str(value)
+    overlong = len(text) > limit
+    if overlong:
+        text = text[: limit - 1]
+    if lines:
+        text = "\n".join(_visible(line.replace("\t", "    ")) for line in text.split("\n"))
+    else:
+        text = _visible(text)
+    return text + ELLIPSIS if overlong else text
+
+
+def _visible(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    text = _UNSAFE.sub(_escaped, text)
+    return _MARKS.sub(lambda match: match.group()[:3], text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def display_width(text: str) -> int:
+    """How many terminal cells `text` takes: East Asian wide characters two, combining marks none."""
+    return sum(_cells(character) for character in text)
+
+
+def _cells(character: str) -> int:
+    if character.isascii():
+        return 1
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
