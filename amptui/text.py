@@ -30,11 +30,8 @@ def safe_text(value: object, limit: int = 400, *, lines: bool = False) -> str:
     overlong = len(text) > limit
     if overlong:
         text = text[: limit - 1]
-    if lines:
-        text = "\n".join(_visible(line.replace("\t", "    ")) for line in text.split("\n"))
-    else:
-        text = _visible(text)
-    return text + ELLIPSIS if overlong else text
+    parts = text.replace("\t", "    ").split("\n") if lines else [text]
+    return "\n".join(map(_visible, parts)) + (ELLIPSIS if overlong else "")
 
 
 def _visible(text: str) -> str:
