@@ -1,0 +1,1 @@
+"""Pictures as data: pure functions from values to lines of styled text, standard library only."""
