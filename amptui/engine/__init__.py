@@ -1,0 +1,1 @@
+"""Everything that touches torch: guarded iteration, baseline, replay, origin, regions, measurement."""

@@ -1,0 +1,121 @@
+"""Where sessions live and how one is named and found again."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import time
+from pathlib import Path
+
+from amptui.session.durable import PRIVATE_FOLDER, published
+from amptui.session.errors import SessionNotFound
+from amptui.session.folder import SessionFolder
+from amptui.text import safe_text
+
+HOME_VARIABLE = "AMPTUI_HOME"
+
+_SESSION_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9_-]+-[0-9a-f]{4}")
+_LAST = ".last"
+
+
+def sessions_home() -> Path:
+    """The folder of sessions: AMPTUI_HOME, else `amptui` in the platform's state folder. It need not exist."""
+    chosen = os.environ.get(HOME_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    import platformdirs  # noqa: PLC0415 - the client's own library; the engine never asks for this folder
+
+    return platformdirs.user_state_path("amptui", appauthor=False)
+
+
+def new_session_id(name: str, now: float | None = None) -> str:
+    """An id such as ``20261129-160455-digits-3fa9``: UTC time, the project's name as a slug, four random hex digits."""
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+    slug = re.sub(r"[^a-z0-9_]+", "-", name.lower())[:40].strip("-") or "project"
+    return f"{moment}-{slug}-{secrets.token_hex(2)}"
+
+
+def create_session(name: str, path: Path | None = None) -> SessionFolder:
+    """A new session folder, at `path` or under a new id in the home, remembered as the last one.
+
+    Raises SessionError if it cannot be made.
+    """
+    home = sessions_home()
+    folder = SessionFolder.create(path if path is not None else home / new_session_id(name))
+    _remember(home, folder)
+    return folder
+
+
+def list_sessions(home: Path | None = None) -> tuple[str, ...]:
+    """Ids of the sessions in the home, the oldest first by name."""
+    home = home or sessions_home()
+    try:
+        return tuple(sorted(entry.name for entry in home.iterdir() if _is_session(entry)))
+    except OSError:
+        return ()
+
+
+def find_session(text: str, home: Path | None = None) -> SessionFolder:
+    """The session that `text` names: an id, the unique beginning of one, a path, or ``last``.
+
+    Raises SessionNotFound with the near candidates, SessionError if the folder is no session.
+    """
+    home = home or sessions_home()
+    if text == "last":
+        return SessionFolder.open(_last(home))
+    if "/" in text or text in (".", ".."):
+        return SessionFolder.open(Path(text).expanduser())
+    known = list_sessions(home)
+    if text in known:
+        return SessionFolder.open(home / text)
+    begins = [session for session in known if text and session.startswith(text)]
+    if len(begins) == 1:
+        return SessionFolder.open(home / begins[0])
+    if begins:
+        raise SessionNotFound(
+            f"'{safe_text(text)}' begins {len(begins)} sessions: {_some(begins)}. Write more of the id."
+        )
+    if Path(text).is_dir():
+        return SessionFolder.open(Path(text))
+    named = [session for session in known if text and text in session]
+    hint = (
+        f"Did you mean {_some(named)}?" if named else f"Newest there: {_some(known[-3:])}." if known else "It is empty."
+    )
+    raise SessionNotFound(f"no session '{safe_text(text)}' in {safe_text(home, 4096)}. {hint}")
+
+
+def _last(home: Path) -> Path:
+    """The session created last; by name the newest one where that is unknown or gone.
+
+    What was created last is written down, because the wall clock in the ids may have been set back.
+    """
+    try:
+        remembered = Path(os.fsdecode((home / _LAST).read_bytes()))
+    except (OSError, ValueError):
+        remembered = None
+    if remembered is not None and remembered.is_dir():
+        return remembered
+    known = list_sessions(home)
+    if not known:
+        raise SessionNotFound(f"there is no session in {safe_text(home, 4096)} yet")
+    return home / known[-1]
+
+
+def _remember(home: Path, folder: SessionFolder) -> None:
+    """Best effort: a home that cannot be written must not stop a session that lives elsewhere."""
+    try:
+        home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        with published(home / _LAST, overwrite=True) as file:
+            file.write(os.fsencode(folder.path))
+    except OSError:
+        return
+
+
+def _is_session(entry: Path) -> bool:
+    return _SESSION_ID.fullmatch(entry.name) is not None and entry.is_dir()
+
+
+def _some(sessions: list[str] | tuple[str, ...]) -> str:
+    shown = ", ".join(safe_text(session, 80) for session in sessions[:3])
+    return shown + (f" and {len(sessions) - 3} more" if len(sessions) > 3 else "")
