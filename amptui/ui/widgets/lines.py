@@ -1,0 +1,118 @@
+"""The widget that all panes are: lines drawn by a pure function, and only changed cells sent to the terminal."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual.dom import NoScreen
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from amptui.text import display_width
+from amptui.ui.raster.line import Line, plain
+from amptui.ui.theme import Look
+
+
+class LineWidget(Widget, can_focus=True):
+    """Draws itself from lines. Subclasses say in `draw` what to show, and call `redraw` when that has changed."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    LineWidget { height: 1fr; width: 1fr; }
+    """
+
+    def __init__(self, look: Look, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self.look = look
+        self._lines: tuple[Line, ...] = ()
+        self._highlighted: int | None = None
+        #: The size and focus that `_lines` were drawn for; None where they are out of date.
+        self._drawn_for: tuple[int, int, bool] | None = None
+
+    def draw(self, width: int, height: int) -> tuple[Line, ...]:
+        """`height` lines of `width` cells."""
+        raise NotImplementedError
+
+    def highlighted_row(self) -> int | None:
+        """The row that stands out as a whole, asked for after `draw`."""
+        return None
+
+    def copy_text(self) -> str:
+        """What copying this pane takes: by default what it shows."""
+        return "\n".join(plain(line).rstrip() for line in self._lines)
+
+    def redraw(self) -> None:
+        """Draw again and repaint what differs. Out of sight, nothing is drawn until the widget is seen again."""
+        if not self._seen():
+            self._drawn_for = None
+            self.refresh()
+            return
+        before, highlighted = self._lines, self._highlighted
+        if self._drawn_for is None or self._drawn_for != self._frame():
+            self._draw_now()
+            self.refresh()
+            return
+        self._draw_now()
+        regions = [
+            region
+            for row, (old, new) in enumerate(zip(before, self._lines, strict=True))
+            if (region := _changed(row, old, new, self.size.width, {highlighted, self._highlighted}))
+        ]
+        if highlighted != self._highlighted:
+            rows = {row for row in (highlighted, self._highlighted) if row is not None}
+            regions.extend(Region(0, row, self.size.width, 1) for row in rows)
+        if regions:
+            self.refresh(*regions)
+
+    def on_focus(self) -> None:
+        self.redraw()
+
+    def on_blur(self) -> None:
+        self.redraw()
+
+    def render_line(self, y: int) -> Strip:
+        """One line as the framework wants it; drawn now if the size has changed since."""
+        if self._drawn_for != self._frame():
+            self._draw_now()
+        if not 0 <= y < len(self._lines):
+            return Strip.blank(self.size.width)
+        styles = self.look.styles
+        segments = [Segment(text, styles[role]) for text, role in self._lines[y]]
+        strip = Strip(segments)
+        return strip.apply_style(self.look.selected) if y == self._highlighted else strip
+
+    def _draw_now(self) -> None:
+        frame = self._frame()
+        width, height, _ = frame
+        self._lines = self.draw(width, height)
+        self._highlighted = self.highlighted_row()
+        self._drawn_for = frame
+
+    def _frame(self) -> tuple[int, int, bool]:
+        return (self.size.width, self.size.height, self.has_focus)
+
+    def _seen(self) -> bool:
+        try:
+            return self.is_mounted and self.size.area > 0 and self.is_on_screen
+        except NoScreen:
+            return False
+
+
+def _changed(row: int, old: Line, new: Line, width: int, whole: set[int | None]) -> Region | None:
+    """The cells of one row that differ, as a region; None where none do."""
+    if old == new or row in whole:
+        return Region(0, row, width, 1) if old != new else None
+    before, after = plain(old), plain(new)
+    if len(before) != width or len(after) != width or display_width(after) != width or display_width(before) != width:
+        return Region(0, row, width, 1)  # wide characters: cells are not characters
+    roles_before = [role for text, role in old for _ in text]
+    roles_after = [role for text, role in new for _ in text]
+    differing = [
+        cell
+        for cell in range(width)
+        if before[cell] != after[cell] or (roles_before[cell] != roles_after[cell] and after[cell] != " ")
+    ]
+    if not differing:
+        return None
+    return Region(differing[0], row, differing[-1] - differing[0] + 1, 1)

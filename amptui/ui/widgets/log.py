@@ -1,0 +1,89 @@
+"""A live log: events, or the project's own output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from textual import events
+from textual.binding import BindingType
+
+from amptui.ui.keys import KEYS, textual_bindings
+from amptui.ui.raster.heading import heading
+from amptui.ui.raster.line import Line
+from amptui.ui.raster.log import Entry, log_lines
+from amptui.ui.theme import Look
+from amptui.ui.widgets.lines import LineWidget
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogValue:
+    """The entries still held, oldest first, and how many there have been in all (older ones may be gone)."""
+
+    title: str = ""
+    entries: Sequence[Entry] = field(default_factory=tuple)
+    total: int = 0
+
+
+class LogPane(LineWidget):
+    """Follows the newest entry, unless scrolled back: then the entries looked at stay where they are."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*textual_bindings([key for key in KEYS if key.group == "Move"])]
+
+    def __init__(self, look: Look, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(look, id=id, classes=classes)
+        self._value = LogValue()
+        self._back = 0
+
+    def show(self, value: LogValue) -> None:
+        """Show `value`; call it a few times a second at most, as every new entry moves all lines."""
+        if self._back:
+            self._back += max(0, value.total - self._value.total)
+        self._value = value
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> tuple[Line, ...]:
+        value, glyphs = self._value, self.look.glyphs
+        with_heading = bool(value.title) and height > 1
+        body = height - with_heading
+        self._back = max(0, min(self._back, len(value.entries) - body))
+        lines = log_lines(value.entries, width, body, back=self._back, glyphs=glyphs)
+        if not with_heading:
+            return lines
+        right = f"{self._back:,} newer" if self._back else ""
+        return (heading(value.title, width, right=right, focused=self.has_focus, glyphs=glyphs), *lines)
+
+    def copy_text(self) -> str:
+        """All entries still held, not only those in view."""
+        return "\n".join(f"{entry.when} {entry.text}" if entry.when else entry.text for entry in self._value.entries)
+
+    def action_up(self) -> None:
+        self._scroll(1)
+
+    def action_down(self) -> None:
+        self._scroll(-1)
+
+    def action_page_up(self) -> None:
+        self._scroll(max(1, self.size.height - 2))
+
+    def action_page_down(self) -> None:
+        self._scroll(-max(1, self.size.height - 2))
+
+    def action_top(self) -> None:
+        self._scroll(len(self._value.entries))
+
+    def action_bottom(self) -> None:
+        self._scroll(-self._back)
+
+    def _scroll(self, lines: int) -> None:
+        self._back = max(0, self._back + lines)
+        self.redraw()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self._scroll(3)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self._scroll(-3)
