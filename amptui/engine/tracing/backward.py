@@ -1,0 +1,96 @@
+"""From a backward op to the forward op whose gradient it computes.
+
+An autograd node carries the sequence number that was current when its forward op ran; the first op dispatched after a
+node was made is the op that the node belongs to.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from amptui.engine.tracing.source import Line
+
+_SUFFIX = re.compile(r"Backward\d*$")
+
+
+def _private(name: str) -> Any:
+    """A function of torch that is not part of its interface, or None in a torch without it."""
+    target: Any = torch._C
+    for part in name.split("."):
+        target = getattr(target, part, None)
+    return target
+
+
+_current_node = _private("_current_autograd_node")
+_sequence = _private("_autograd._get_sequence_nr")
+
+
+def current_node() -> Any:
+    """The autograd node that is being evaluated in this thread, or None outside of backward."""
+    return _current_node() if _current_node is not None else None
+
+
+def newest_sequence() -> int:
+    """Sequence number of the newest autograd node of this thread; -1 where torch does not tell."""
+    return int(_sequence()) - 1 if _sequence is not None else -1
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardOp:
+    """A forward op that made an autograd node."""
+
+    aten: str
+    name: str
+    #: None outside of all modules.
+    module: str | None
+    line: Line | None
+
+
+@dataclass
+class ForwardIndex:
+    """The forward ops of a run by sequence number. Threads count separately: a number can have several."""
+
+    ops: dict[int, list[ForwardOp]] = field(default_factory=dict)
+    #: Line to module, for code that backward runs again outside of its module's call.
+    modules: dict[Line, str | None] = field(default_factory=dict)
+
+    def note(self, sequence: int, op: ForwardOp) -> None:
+        """Remember `op` as what the node with this number belongs to."""
+        self.ops.setdefault(sequence, []).append(op)
+        if op.line is not None:
+            self.modules[op.line] = op.module
+
+    def find(self, node: Any) -> ForwardOp | None:
+        """The forward op of an autograd node."""
+        sequence = node._sequence_nr()
+        name = node_stem(node.name())
+        same = self.ops.get(sequence, [])
+        for op in same:
+            if _belongs(op.aten, name):
+                return op
+        if is_custom(node):
+            return same[0] if same else None
+        # An in-place op on a view gets a second node (CopySlices) right after its own.
+        before = self.ops.get(sequence - 1, [])
+        if name.startswith("CopySlices") and before:
+            return before[-1]
+        return same[0] if same else None
+
+
+def is_custom(node: Any) -> bool:
+    """Whether the node is a `torch.autograd.Function` of the user's."""
+    return isinstance(node, torch.autograd.function.BackwardCFunction)
+
+
+def node_stem(name: str) -> str:
+    """`Sqrt` for `SqrtBackward0`."""
+    return _SUFFIX.sub("", name.split("::")[-1])
+
+
+def _belongs(aten: str, stem: str) -> bool:
+    op, node = aten.replace("_", "").lower(), stem.replace("_", "").lower()
+    return op == node or (len(node) > 2 and op.startswith(node))

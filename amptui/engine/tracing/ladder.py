@@ -1,0 +1,167 @@
+"""Op level where possible; module level and names where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, nn
+
+from amptui.engine.tracing.blame import Blame, Site
+from amptui.engine.tracing.errors import ErrorPlace, locate_error
+from amptui.engine.tracing.module_level import ModuleTracer, origins_by_name
+from amptui.engine.tracing.origin import Origin
+from amptui.engine.tracing.tape import named_tensors
+from amptui.engine.tracing.trace import Tracer
+
+Level = Literal["op", "module", "name"]
+Results = Mapping[str, Tensor | None]
+#: Whether a run (what it returned, what it raised) shows the failure that is being looked for.
+Reproduced = Callable[[object, BaseException | None], bool]
+
+_NOT_UNDER_A_MODE = ("HigherOrderOperator", "higher order", "dispatch mode", "__torch_dispatch__", "TorchDispatchMode")
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A run and what was seen of it. Hold it only as long as needed: it keeps the run's value alive."""
+
+    level: Level
+    #: What `run` returned; None if it raised.
+    value: object
+    error: BaseException | None
+    error_place: ErrorPlace | None
+    #: False if the last level tried did not show the failure either: its origins then mean nothing.
+    reproduced: bool
+    #: Why finer levels were left.
+    notes: tuple[str, ...]
+    #: Number of ops seen; 0 above op level.
+    ops: int
+    _tracer: Tracer | ModuleTracer | None
+
+    def blame(
+        self,
+        *,
+        loss: Tensor | None = None,
+        outputs: object = None,
+        gradients: Results | None = None,
+        accepted: frozenset[Site] = frozenset(),
+    ) -> tuple[Origin, ...]:
+        """The origins of what is not finite in loss, outputs (any nesting) and gradients (by parameter name).
+
+        Earliest first; empty where all is finite. `accepted` are infinities that a healthy run has too (`sites`).
+        """
+        results = results_by_name(loss, outputs, gradients)
+        if isinstance(self._tracer, Tracer):
+            found = self._tracer.blame(accepted).origins(results)
+            return found or origins_by_name(results)
+        if isinstance(self._tracer, ModuleTracer):
+            return self._tracer.origins(results)
+        return origins_by_name(results)
+
+    def healed(
+        self,
+        *,
+        loss: Tensor | None = None,
+        outputs: object = None,
+        gradients: Results | None = None,
+        accepted: frozenset[Site] = frozenset(),
+    ) -> tuple[Origin, ...]:
+        """Overflows that no result shows because a later op made them finite again. Op level only."""
+        blame = self._blame(accepted)
+        return blame.healed(results_by_name(loss, outputs, gradients)) if blame is not None else ()
+
+    def vanished(self, gradients: Results) -> tuple[Origin, ...]:
+        """Where gradients that are zero everywhere were rounded to zero. Op level only."""
+        blame = self._blame()
+        return blame.vanished(gradients) if blame is not None else ()
+
+    def sites(self) -> frozenset[Site]:
+        """Where non-finite values were born; of a healthy run, what to accept in others. Op level only."""
+        blame = self._blame()
+        return blame.sites() if blame is not None else frozenset()
+
+    def _blame(self, accepted: frozenset[Site] = frozenset()) -> Blame | None:
+        return self._tracer.blame(accepted) if isinstance(self._tracer, Tracer) else None
+
+
+def trace(
+    run: Callable[[], object],
+    *,
+    modules: nn.Module | Mapping[str, nn.Module],
+    inputs: object = None,
+    outside: str = "loss",
+    device: str = "cpu",
+    reproduced: Reproduced | None = None,
+    levels: tuple[Level, ...] = ("op", "module", "name"),
+) -> Trace:
+    """Run under the finest level that works.
+
+    `run` does forward, loss and backward exactly as the engine does, and starts from the same state each time (it puts
+    weights, buffers, random state and gradients back itself): it runs once per level tried. An exception that it
+    raises is kept and located, not passed on. A level is left when torch cannot run this code under it, or when
+    `reproduced` says that the failure did not show: compiled code, for one, runs eagerly at op level and may be finite
+    there.
+    """
+    notes: list[str] = []
+    result: Trace | None = None
+    for level in levels:
+        result = _trace_at(level, run, modules, inputs, outside, device, tuple(notes))
+        refused = level == "op" and result.error is not None and _is_refusal(result.error)
+        shows = not refused and (reproduced is None or reproduced(result.value, result.error))
+        if shows:
+            return result
+        reason = f"{result.error}" if refused else "the failure did not show"
+        notes.append(f"not at {level} level: {reason}")
+    assert result is not None
+    return Trace(
+        result.level, result.value, result.error, result.error_place, False, tuple(notes), result.ops, result._tracer
+    )
+
+
+def _trace_at(
+    level: Level,
+    run: Callable[[], object],
+    modules: nn.Module | Mapping[str, nn.Module],
+    inputs: object,
+    outside: str,
+    device: str,
+    notes: tuple[str, ...],
+) -> Trace:
+    tracer: Tracer | ModuleTracer | None = None
+    value: object = None
+    error: BaseException | None = None
+    place: ErrorPlace | None = None
+    try:
+        if level == "op":
+            tracer = Tracer(modules, inputs=inputs, outside=outside, device=device)
+        elif level == "module":
+            tracer = ModuleTracer(modules, outside=outside)
+        if tracer is None:
+            value = run()
+        else:
+            with tracer:
+                value = run()
+    except Exception as raised:  # noqa: BLE001 - user code may raise anything; it is the finding
+        error = raised
+        if isinstance(tracer, Tracer):
+            place = tracer.locate(raised)
+        else:
+            place = locate_error(raised, dict(modules) if isinstance(modules, Mapping) else modules, outside=outside)
+    ops = tracer.ops if isinstance(tracer, Tracer) else 0
+    return Trace(level, value, error, place, True, notes, ops, tracer)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether torch refused to run this under a dispatch mode (rather than the user's code failing)."""
+    text = str(error)
+    return any(words in text for words in _NOT_UNDER_A_MODE)
+
+
+def results_by_name(loss: Tensor | None, outputs: object, gradients: Results | None) -> dict[str, Tensor | None]:
+    """One mapping: `loss`, `output logits`, `gradient fc.weight`."""
+    results: dict[str, Tensor | None] = {"loss": loss}
+    results.update({f"output {name}".strip(): tensor for name, tensor in named_tensors(outputs)})
+    results.update({f"gradient {name}": tensor for name, tensor in (gradients or {}).items()})
+    return results

@@ -1,0 +1,111 @@
+"""Which module is running: a stack of module calls, kept by torch's global forward hooks, one per thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+#: The prefix that torch.compile's wrapper puts before the names of what it wraps.
+_COMPILED = "_orig_mod"
+
+
+class ModulePaths:
+    """Dotted paths of modules. A mapping's keys come first: `{"G": net}` names `net.fc` as `G.fc`."""
+
+    def __init__(self, modules: nn.Module | Mapping[str, nn.Module]) -> None:
+        roots = {"": modules} if isinstance(modules, nn.Module) else dict(modules)
+        self.roots: dict[str, nn.Module] = roots
+        # The module object is kept so that its id cannot be given to another one.
+        self._paths: dict[int, tuple[str, nn.Module]] = {}
+        for prefix, root in roots.items():
+            for path, module in root.named_modules(prefix=prefix):
+                self._paths.setdefault(id(module), (plain_path(path), module))
+
+    def path_of(self, module: object) -> str | None:
+        """The path, or None for a module that is not part of the model."""
+        found = self._paths.get(id(module))
+        return None if found is None else found[0]
+
+    def by_path(self) -> dict[str, nn.Module]:
+        """Path to module."""
+        return {path: module for path, module in self._paths.values()}
+
+
+def plain_path(path: str) -> str:
+    """The path as the user wrote it, without the wrapper of torch.compile."""
+    if _COMPILED not in path:
+        return path
+    return ".".join(part for part in path.split(".") if part != _COMPILED)
+
+
+class ModuleStack:
+    """The paths of the modules that are being called, innermost last.
+
+    `entered` and `left` are told about the outermost call in a thread that did not open the stack: work done in the
+    user's own threads, which inherit neither a dispatch mode nor the autocast state.
+    """
+
+    def __init__(
+        self,
+        paths: ModulePaths,
+        *,
+        entered: Callable[[], object] | None = None,
+        left: Callable[[], object] | None = None,
+    ) -> None:
+        self._paths = paths
+        self._home = threading.get_ident()
+        self._local = threading.local()
+        self._entered, self._left = entered, left
+        self._handles: list[Any] = []
+
+    def __enter__(self) -> ModuleStack:
+        self._home = threading.get_ident()
+        self._handles = [
+            register_module_forward_pre_hook(self._push),
+            register_module_forward_hook(self._pop, always_call=True),
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    @property
+    def _stack(self) -> list[tuple[object, str | None]]:
+        try:
+            stack: list[tuple[object, str | None]] = self._local.stack
+        except AttributeError:
+            stack = self._local.stack = []
+        return stack
+
+    @property
+    def at_home(self) -> bool:
+        """Whether the calling thread is the one that opened the stack."""
+        return threading.get_ident() == self._home
+
+    def current(self) -> str | None:
+        """The innermost module that is part of the model, or None outside of it."""
+        for _, path in reversed(self._stack):
+            if path is not None:
+                return path
+        return None
+
+    def _push(self, module: nn.Module, _inputs: object) -> None:
+        stack = self._stack
+        if not stack and self._entered is not None and not self.at_home:
+            self._entered()
+        stack.append((module, self._paths.path_of(module)))
+
+    def _pop(self, module: nn.Module, _inputs: object, _output: object) -> None:
+        stack = self._stack
+        if all(entry[0] is not module for entry in stack):
+            return  # this call began before the stack was opened
+        while stack.pop()[0] is not module:
+            pass  # calls that an exception cut short
+        if not stack and self._left is not None and not self.at_home:
+            self._left()

@@ -1,0 +1,128 @@
+"""What all threads of one traced run share, and how an op's place is found: phase, module, line."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from amptui.engine.tracing.backward import ForwardIndex, ForwardOp, current_node, is_custom, newest_sequence, node_stem
+from amptui.engine.tracing.calls import TorchCalls, autocast_dtype
+from amptui.engine.tracing.modules import ModuleStack
+from amptui.engine.tracing.schema import OpFacts, learn, shown_name
+from amptui.engine.tracing.source import is_checkpoint_code, line_of, user_frame
+from amptui.engine.tracing.tape import KnownTensors, Place, Tape
+from amptui.engine.tracing.values import TensorFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The op that raised."""
+
+    place: Place
+    #: dtype and shape of the tensors that went in.
+    inputs: tuple[TensorFacts, ...]
+    error: BaseException
+
+
+@dataclass
+class Recording:
+    """The state of one traced run."""
+
+    stack: ModuleStack
+    known: KnownTensors
+    #: Name of the user function that code outside of all modules belongs to.
+    outside: str = "loss"
+    #: Set by the caller to name what runs outside of forward and backward, such as `unscale`.
+    phase: str | None = None
+    device: str = "cpu"
+    tape: Tape = field(default_factory=Tape)
+    index: ForwardIndex = field(default_factory=ForwardIndex)
+    failure: Failure | None = None
+    _op_facts: dict[OpOverload, OpFacts] = field(default_factory=dict)
+
+    def facts(self, func: OpOverload) -> OpFacts:
+        """The static facts of an op, learnt once."""
+        facts = self._op_facts.get(func)
+        if facts is None:
+            facts = self._op_facts[func] = learn(func)
+        return facts
+
+    def note(self, facts: OpFacts) -> None:
+        """In forward: remember what the newest autograd node belongs to."""
+        sequence = newest_sequence()
+        known = self.index.ops.get(sequence)
+        if known is not None and (self.stack.at_home or facts.aten == known[-1].aten):
+            return
+        frame = user_frame(sys._getframe(1))
+        line = line_of(frame) if frame is not None else None
+        self.index.note(sequence, ForwardOp(facts.aten, facts.name, self.stack.current(), line))
+
+    def place(self, facts: OpFacts, calls: TorchCalls) -> Place:
+        """Where the op that is being dispatched in the thread of `calls` belongs."""
+        node = current_node()
+        frame: FrameType | None = sys._getframe(1)
+        if node is not None:
+            frame = user_frame(frame, inside_backward=True)
+            if not (torch.is_grad_enabled() and _repeats_forward(frame, self.stack)):
+                return self._backward_place(facts, node, frame)
+        else:
+            frame = user_frame(frame)
+        line = line_of(frame) if frame is not None else None
+        module = self.stack.current()
+        if module is None and node is not None and line is not None:
+            module = self.index.modules.get(line)
+        in_loss = module is None and self.outside == "loss"
+        return Place(
+            phase=self.phase or ("loss" if in_loss else "forward"),
+            module=self.outside if module is None else module,
+            op=facts.name,
+            line=line,
+            aten=facts.aten,
+            api=calls.name,
+            recomputed=node is not None,
+            autocast=calls.autocast,
+            home_thread=self.stack.at_home,
+        )
+
+    def _backward_place(self, facts: OpFacts, node: Any, frame: FrameType | None) -> Place:
+        forward = self.index.find(node)
+        module = forward.module if forward is not None else None
+        line = forward.line if forward is not None else None
+        op = forward.name if forward is not None else shown_name(node_stem(node.name()).lower())
+        if is_custom(node) and frame is not None:  # the user's own `backward`: its op, its line
+            op, line = facts.name, line_of(frame)
+        return Place(
+            phase="backward",
+            module=self.outside if module is None else module,
+            op=op,
+            line=line,
+            aten=facts.aten,
+            node=node.name(),
+            autocast=autocast_dtype(self.device),
+            home_thread=self.stack.at_home,
+        )
+
+
+def _repeats_forward(frame: FrameType | None, stack: ModuleStack) -> bool:
+    """Whether Python code that runs inside backward with gradients on is a forward that is being repeated.
+
+    With `create_graph=True` gradients are on in all of backward: then only a module call, torch's checkpointing, or
+    code called by a custom function's `backward` is a repeated forward.
+    """
+    if frame is None:
+        return False
+    if stack.current() is not None:
+        return True
+    if frame.f_code.co_name == "backward":
+        return False
+    outer = frame.f_back
+    while outer is not None:
+        if is_checkpoint_code(outer.f_code) or outer.f_code.co_name == "backward":
+            return True
+        outer = outer.f_back
+    return False

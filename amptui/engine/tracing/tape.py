@@ -1,0 +1,155 @@
+"""What a traced run leaves behind: the non-finite results in the order they appeared, and how they hang together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from amptui.engine.tracing.modules import ModulePaths, plain_path
+from amptui.engine.tracing.source import Line
+from amptui.engine.tracing.taint import StorageMarks, storage_key
+from amptui.engine.tracing.values import Kind, TensorFacts
+
+#: Where an event belongs. `input`, `weights`, `buffer`, `constant` and `memory` (never written) are sources: the
+#: value was there before any traced op. Others are the phase that was running; callers may name phases of their own.
+Phase = str
+#: Why a non-finite value was born.
+#: `overflow`: the same op on the same inputs in float64 is finite; `pole`: its inputs are finite and float64 fails as
+#: well (log of zero, division by zero, root of a negative number); `invalid`: made of infinities (inf - inf, 0 * inf);
+#: `deliberate`: a literal or a mask constant; `source`: it was there before; `carried`: not born here.
+Cause = Literal["overflow", "pole", "invalid", "deliberate", "source", "carried"]
+
+SOURCES = ("input", "weights", "buffer", "constant", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an op ran. In backward, `op`, `module` and `line` are those of the forward op whose gradient this is."""
+
+    phase: Phase
+    module: str
+    op: str
+    line: Line | None
+    #: The ATen op that ran.
+    aten: str = ""
+    #: The torch function or tensor method that was called, which may be made of several ops.
+    api: str | None = None
+    #: Name of the autograd node in backward.
+    node: str | None = None
+    #: Part of a forward that backward repeated (activation checkpointing).
+    recomputed: bool = False
+    #: dtype of the autocast that was on, or None.
+    autocast: str | None = None
+    #: False in a thread of the user's own.
+    home_thread: bool = True
+
+    @property
+    def site(self) -> tuple[Phase, str, str, str]:
+        """What identifies the place across runs of the same code."""
+        return self.phase, self.module, self.op, str(self.line)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A non-finite result, or a non-finite tensor that was there before."""
+
+    id: int
+    place: Place
+    kinds: frozenset[Kind]
+    cause: Cause
+    #: Events whose values went in.
+    parents: tuple[int, ...] = ()
+    inputs: tuple[TensorFacts, ...] = ()
+    output: TensorFacts | None = None
+    #: The largest magnitude of the result in float64, where that is finite.
+    exact: float | None = None
+    #: Values rounded to zero (ids in `Tape.flushes`) that a pole was hit through.
+    flushes: tuple[int, ...] = ()
+
+    @property
+    def born(self) -> bool:
+        """Whether a kind of non-finite value appeared here that no input had."""
+        return self.cause != "carried"
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """A result that is exactly 0 (or exactly 1) only because the dtype is too coarse.
+
+    `how`: `all` every entry became zero, `some` some did, `scalar` a small literal such as an eps is zero in this
+    dtype, `one` a probability became exactly 1.
+    """
+
+    id: int
+    place: Place
+    how: Literal["all", "some", "scalar", "one"]
+    dtype: str
+    scalar: float | None = None
+
+
+@dataclass
+class Tape:
+    """The record of one traced run. Filled by `dispatch`, read by `blame`."""
+
+    events: list[Event] = field(default_factory=list)
+    flushes: list[Flush] = field(default_factory=list)
+    #: Which storages hold non-finite values, and from which events.
+    taints: StorageMarks = field(default_factory=StorageMarks)
+    #: Which storages hold zeros that came out of a flush.
+    zeros: StorageMarks = field(default_factory=StorageMarks)
+    #: Memory from `empty` and its kin.
+    unwritten: StorageMarks = field(default_factory=StorageMarks)
+    #: Event id to the first place where a finite result came out although this event's values went in.
+    healed: dict[int, Place] = field(default_factory=dict)
+    #: Number of ops seen.
+    ops: int = 0
+
+    def add(self, event: Event) -> Event:
+        """Append; ids are positions."""
+        assert event.id == len(self.events)
+        self.events.append(event)
+        return event
+
+
+class KnownTensors:
+    """Names of the tensors that exist before the run: parameters, buffers and whatever the caller calls inputs."""
+
+    def __init__(self, paths: ModulePaths, inputs: object = None) -> None:
+        self._names: dict[int, tuple[Phase, str, Tensor]] = {}
+        for prefix, root in paths.roots.items():
+            for name, parameter in root.named_parameters(prefix=prefix):
+                self._add("weights", plain_path(name), parameter)
+            for name, buffer in root.named_buffers(prefix=prefix):
+                self._add("buffer", plain_path(name), buffer)
+        for name, tensor in named_tensors(inputs):
+            self._add("input", name, tensor)
+
+    def _add(self, phase: Phase, name: str, tensor: Tensor) -> None:
+        key = storage_key(tensor)
+        if key is not None:
+            self._names.setdefault(key, (phase, name, tensor))
+
+    def find(self, tensor: Tensor) -> tuple[Phase, str] | None:
+        """Phase and name, or None for a tensor made by the run or kept elsewhere."""
+        key = storage_key(tensor)
+        found = self._names.get(key) if key is not None else None
+        return None if found is None else found[:2]
+
+
+def named_tensors(tree: object) -> Iterator[tuple[str, Tensor]]:
+    """The tensors in nested containers with a readable path: `x`, `images.0`."""
+    leaves, _ = pytree.tree_flatten_with_path(tree)
+    for path, leaf in leaves:
+        if isinstance(leaf, Tensor):
+            yield ".".join(_part(key) for key in path), leaf
+
+
+def _part(key: object) -> str:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
