@@ -1,0 +1,195 @@
+"""The text SPEC: which of its three forms it has, and what it names. Nothing in it is ever evaluated.
+
+`package.module:attr`, `path/to/file.py:attr`, or an `amptui.yaml`. `attr` is a dotted name.
+"""
+
+from __future__ import annotations
+
+import keyword
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from amptui.spec.error import SpecError
+from amptui.spec.near import closest, did_you_mean, factories, files_called, folders_in, listed, python_files
+
+FORMS = "write package.module:function or path/to/file.py:function"
+_LONGEST = 4096  # no path that the kernel takes is longer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """What SPEC names. `target` is a dotted module name, or the absolute path of a Python file or of an amptui.yaml.
+
+    `attribute` is the dotted name after the `:`, empty for an amptui.yaml.
+    """
+
+    kind: Literal["module", "file", "settings"]
+    target: str
+    attribute: str
+    #: As the user wrote it.
+    text: str
+
+    @property
+    def absolute(self) -> str:
+        """SPEC text that names the same from any folder."""
+        return f"{self.target}:{self.attribute}" if self.attribute else self.target
+
+
+def parse_reference(text: str, *, folder: Path | str) -> Reference:
+    """SPEC as a `Reference`; relative paths begin at `folder`. A file must be there, a module is not looked for.
+
+    Raises:
+        SpecError: `form` or `file-missing`, with what was probably meant. Files are read for that, and nothing is run.
+    """
+    base = Path(folder).absolute()
+    _refuse_unreadable(text)
+    if text.lower().endswith((".yaml", ".yml")):
+        path = _path(text, base)
+        require_file(path, shown=text)
+        return Reference(kind="settings", target=str(path), attribute="", text=text)
+    head, colon, attribute = text.rpartition(":")
+    if not colon:
+        raise SpecError("form", f"'{text}' has no ':'", _hint_without_colon(text, base))
+    if head.lower().endswith((".yaml", ".yml")):
+        raise SpecError("form", f"nothing can follow the ':' of '{text}'", f"write {head}; its `entry` names the rest")
+    if "/" in head or head.endswith(".py"):
+        path = _path(head, base)
+        _require_python_file(path, head, attribute)
+        _require_name(attribute, head, factories(path))
+        return Reference(kind="file", target=str(path), attribute=attribute, text=text)
+    if not is_dotted_name(head):
+        raise SpecError("form", f"'{head}' is no module name and no path", _hint_for_head(head, attribute, base))
+    _require_name(attribute, head, _factories_of_module(head, base))
+    return Reference(kind="module", target=head, attribute=attribute, text=text)
+
+
+def is_dotted_name(text: str) -> bool:
+    """Whether `text` is one or more Python names joined by dots."""
+    return all(part.isidentifier() and not keyword.iskeyword(part) for part in text.split("."))
+
+
+def require_file(path: Path, *, shown: str) -> None:
+    """Refuse a `path` that is no readable regular file, naming the file that was probably meant.
+
+    Raises:
+        SpecError: `file-missing`, or `form` for a folder, a pipe or a device.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        if isinstance(error, PermissionError):
+            raise SpecError("file-missing", f"{path} cannot be read: {error.strerror}") from None
+        raise SpecError("file-missing", f"no file {path}", _hint_for_missing(path, shown)) from None
+    if stat.S_ISDIR(mode):
+        raise SpecError("form", f"{shown} is a folder", _hint_for_folder(path, shown))
+    if not stat.S_ISREG(mode):
+        raise SpecError("form", f"{shown} is no regular file", FORMS)
+    if not os.access(path, os.R_OK):
+        raise SpecError("file-missing", f"{path} cannot be read: Permission denied")
+
+
+def _refuse_unreadable(text: str) -> None:
+    if not text.strip():
+        raise SpecError("form", "SPEC is empty", FORMS)
+    if len(text) > _LONGEST:
+        raise SpecError("form", f"SPEC is {len(text):,} characters long", FORMS)
+    if not text.isprintable():
+        raise SpecError("form", f"'{text}' holds a character that cannot be shown", "write it without")
+
+
+def _path(text: str, base: Path) -> Path:
+    if text.startswith("~/"):
+        return Path.home() / text[2:]
+    return base / text
+
+
+def _require_python_file(path: Path, head: str, attribute: str) -> None:
+    if head.endswith(".py"):
+        require_file(path, shown=head)
+        return
+    if factories(path.with_name(f"{path.name}.py") if path.name else path):
+        raise SpecError("form", f"'{head}' is no .py file", f"write {head}.py:{attribute}")
+    if _is_folder(path):
+        raise SpecError("form", f"{head} is a folder", _hint_for_folder(path, head))
+    raise SpecError("form", f"'{head}' is no .py file", FORMS)
+
+
+def _require_name(attribute: str, head: str, known: tuple[str, ...]) -> None:
+    if is_dotted_name(attribute):
+        return
+    if not attribute:
+        said = f"write {head}:{known[0]}" if known else "write the name of a function that returns an amptui.Project"
+        raise SpecError("form", f"nothing follows the ':' of '{head}:'", said)
+    name = attribute.partition("(")[0].strip()
+    name = closest(name, known) or (name if is_dotted_name(name) else "")
+    example = f"write {head}:{name}; " if name else ""
+    values = "values for it go under `args` in amptui.yaml" if "(" in attribute else "nothing else is read"
+    raise SpecError("form", f"'{attribute}' is not a name", f"{example}only a (dotted) name follows the ':', {values}")
+
+
+def _factories_of_module(module: str, base: Path) -> tuple[str, ...]:
+    path = base.joinpath(*module.split("."))
+    return factories(path.with_suffix(".py")) or factories(path / "__init__.py")
+
+
+def _hint_without_colon(text: str, base: Path) -> str:
+    path = _path(text, base)
+    if _is_folder(path):
+        return _hint_for_folder(path, text)
+    known = factories(path) if text.endswith(".py") else _factories_of_module(text, base)
+    if known:
+        return f"write {text}:{known[0]}" + (f" ({text} defines {listed(known)})" if len(known) > 1 else "")
+    module, dot, name = text.rpartition(".")
+    if dot and name in _factories_of_module(module, base):
+        return f"write {module}:{name}"
+    return FORMS
+
+
+def _hint_for_head(head: str, attribute: str, base: Path) -> str:
+    if "\\" in head:
+        return "write '/' between folders"
+    if _is_folder(base / head):
+        return _hint_for_folder(base / head, head)
+    beside = python_files(base)
+    match = f"{head}.py" if f"{head}.py" in beside else closest(f"{head}.py", beside)
+    return f"write {match}:{attribute}" if match else FORMS
+
+
+def _hint_for_folder(path: Path, shown: str) -> str:
+    shown = shown.rstrip("/")
+    if (path / "amptui.yaml").is_file():
+        return f"write {shown}/amptui.yaml"
+    for name in python_files(path):
+        known = factories(path / name)
+        if known:
+            return f"write the file in it, such as {shown}/{name}:{known[0]}"
+    return FORMS
+
+
+def _hint_for_missing(path: Path, shown: str) -> str:
+    parent = path.parent
+    if not _is_folder(parent):
+        match = closest(parent.name, folders_in(parent.parent))
+        return f"there is no folder {parent} either" + (f"; did you mean '{match}'?" if match else "")
+    names = (
+        python_files(parent)
+        if path.suffix == ".py"
+        else [p.name for ending in ("*.yaml", "*.yml") for p in parent.glob(ending)]
+    )
+    meant = did_you_mean(path.name, names)
+    if meant:
+        return meant
+    elsewhere = files_called([path.name], parent)
+    if elsewhere:
+        return f"found {elsewhere[0].relative_to(parent)}"
+    return f"{parent} has {listed(names)}" if names else f"{shown} is looked for in {parent}"
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False

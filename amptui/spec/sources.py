@@ -1,0 +1,43 @@
+"""The files of the user's code that a project is made of: what a session keeps the digests of."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from types import ModuleType
+
+from amptui.project import Project
+from amptui.spec.own_code import OwnCode
+
+
+def source_files(project: Project, modules: Iterable[ModuleType], own: OwnCode) -> tuple[str, ...]:
+    """The user's files behind `modules` and behind the project's functions and model classes, sorted.
+
+    The latter need not be among the former: a file may have been loaded without becoming a module of `sys.modules`.
+    """
+    loaded = (getattr(module, "__file__", None) for module in modules)
+    behind = (_file_of(part) for part in _parts(project))
+    return tuple(sorted({file for file in (*loaded, *behind) if isinstance(file, str) and own.holds(file)}))
+
+
+def _parts(project: Project) -> Iterator[object]:
+    yield from (project.outputs, project.decide, project.quality, project.batches, project.cases)
+    for update in project.updates:
+        yield from (update.loss, type(update.optimizer), type(update.scheduler))
+    models = project.model.values() if isinstance(project.model, Mapping) else (project.model,)
+    for model in models:
+        submodules = getattr(model, "modules", None)
+        if callable(submodules):
+            yield from {type(module).forward for module in submodules() if hasattr(type(module), "forward")}
+
+
+def _file_of(part: object) -> str | None:
+    while isinstance(part, functools.partial):
+        part = part.func
+    if inspect.isclass(part):
+        part = next((value for value in vars(part).values() if inspect.isfunction(value)), None)
+    elif not (inspect.isfunction(part) or inspect.ismethod(part)):
+        part = getattr(type(part), "__call__", None)  # noqa: B004 - its code is wanted, not whether it can be called
+    code = getattr(part, "__code__", None)
+    return code.co_filename if code is not None else None
