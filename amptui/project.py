@@ -35,7 +35,14 @@ DTYPE_NAMES: Mapping[str, Dtype] = MappingProxyType(
 
 
 class ProjectError(ValueError):
-    """A project, policy or criterion that cannot be used, said in one sentence with its mend."""
+    """A project, policy or criterion that cannot be used, said in one sentence with its mend.
+
+    `loop` says that the way in which the updates work together is what is wrong.
+    """
+
+    def __init__(self, message: str, *, loop: bool = False) -> None:
+        super().__init__(message)
+        self.loop = loop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +206,9 @@ class Update:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
                 raise ProjectError(f"{who}: {key} is {value!r}; write a number above 0, or None")
         if self.clip_norm is not None and self.clip_value is not None:
-            raise ProjectError(f"{who}: clip_norm and clip_value exclude each other; keep the one your loop uses")
+            raise ProjectError(
+                f"{who}: clip_norm and clip_value exclude each other; keep the one your loop uses", loop=True
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -254,7 +263,9 @@ class Project:
                 raise ProjectError(f"two updates are called {name!r}: give each Update its own name=")
         if len({update.accumulate for update in updates}) > 1:
             said = ", ".join(f"{update.name}: {update.accumulate}" for update in updates)
-            raise ProjectError(f"updates with different accumulate ({said}): they share one window; give all the same")
+            raise ProjectError(
+                f"updates with different accumulate ({said}): they share one window; give all the same", loop=True
+            )
         object.__setattr__(self, "updates", updates)
         if self.iterations is not None and (
             isinstance(self.iterations, bool) or not isinstance(self.iterations, int) or self.iterations < 1

@@ -1,0 +1,331 @@
+"""Carries out what a client asks, stage by stage, in the engine's main thread.
+
+Project, baseline, criteria, trial, verdict; and the way back at any time after the checkpoint was written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from amptui.engine import checkpoint, opening
+from amptui.engine.baseline import Baseline, run_baseline
+from amptui.engine.bench import Bench
+from amptui.engine.course import Stopped
+from amptui.engine.environment import environment
+from amptui.engine.failures import UserCodeError
+from amptui.engine.inbox import Inbox
+from amptui.engine.live import LiveProject
+from amptui.engine.outbox import Outbox
+from amptui.engine.precision import PrecisionSettings
+from amptui.engine.preflight import preflight, probe_dtypes
+from amptui.engine.refusals import Refusal, loop_findings
+from amptui.engine.snapshot import Snapshot
+from amptui.engine.trial import Trial
+from amptui.engine.walk import Attended, LeftTrial, Unattended
+from amptui.findings import criteria as proposing
+from amptui.findings.judgement import Proposal
+from amptui.findings.verdict import judge
+from amptui.project import Criteria, ProjectError
+from amptui.protocol.codec import to_json
+from amptui.protocol.commands import (
+    Cancel,
+    Close,
+    Command,
+    FallBack,
+    LockCriteria,
+    OpenProject,
+    RunBaseline,
+    RunTrial,
+)
+from amptui.protocol.events import (
+    Cancelled,
+    CheckpointWritten,
+    CodeFailed,
+    CriteriaLocked,
+    CriteriaProposed,
+    EngineStarted,
+    Event,
+    FellBack,
+    Progressed,
+    ProjectOpened,
+    Refused,
+    StageName,
+    StageStarted,
+    VerdictReached,
+)
+from amptui.session.folder import SessionFolder
+from amptui.session.manifest import FP32
+from amptui.spec.error import SpecError
+from amptui.spec.reference import parse_reference
+from amptui.spec.resolve import LoadedProject, load_project
+
+
+class Conductor:
+    """One session's engine: `run` carries out commands until the client closes it."""
+
+    def __init__(self, inbox: Inbox, outbox: Outbox, folder: SessionFolder) -> None:
+        self.inbox, self.outbox, self.folder = inbox, outbox, folder
+        self.bench: Bench | None = None
+        self.baseline: Baseline | None = None
+        self.record: checkpoint.CheckpointRecord | None = None
+        self.given: tuple[Criteria | None, frozenset[str]] = (None, frozenset())
+        self.proposed: tuple[Criteria, tuple[Proposal, ...]] | None = None
+        self.locked: CriteriaLocked | None = None
+        self.trials = 0
+
+    def run(self) -> None:
+        self.emit(EngineStarted(pid=os.getpid(), environment=environment(torch.device("cpu"), Path.cwd())))
+        while True:
+            command = self.inbox.next()
+            if command is None:
+                continue
+            if isinstance(command, Close):
+                return
+            self.carry_out(command)
+
+    def carry_out(self, command: Command) -> None:
+        """Runs one stage to its end; every way in which it can end is an event."""
+        stages: dict[type[Command], tuple[StageName, Callable[..., None]]] = {
+            OpenProject: ("project", self.open_project),
+            RunBaseline: ("baseline", self.run_baseline),
+            LockCriteria: ("criteria", self.lock_criteria),
+            RunTrial: ("trial", self.run_trial),
+            FallBack: ("project", self.fall_back),
+        }
+        if type(command) not in stages:
+            return  # Pause, Advance and the like mean nothing between stages
+        stage, carry_out = stages[type(command)]
+        try:
+            if not isinstance(command, FallBack):
+                self.emit(StageStarted(stage=stage))
+            carry_out(command)
+        except LeftTrial as left:
+            self.emit(Cancelled(stage=stage))
+            if not isinstance(left.command, Cancel | Close):
+                self.carry_out(left.command)
+        except Stopped:
+            self.inbox.take_cancel()
+            self.emit(Cancelled(stage=stage))
+        except Refusal as refusal:
+            self.emit(
+                Refused(
+                    code=refusal.code,
+                    message=refusal.message,
+                    where=refusal.where,
+                    hint=refusal.hint,
+                    findings=refusal.findings,
+                )
+            )
+        except SpecError as error:
+            findings = loop_findings(error.__cause__, error.where)
+            self.emit(
+                Refused(code=error.code, message=error.message, where=error.where, hint=error.hint, findings=findings)
+            )
+        except ProjectError as error:
+            self.emit(Refused(code="project", message=str(error), hint="correct it and run again"))
+        except UserCodeError as failure:
+            self._tell_failure(failure)
+
+    def emit(self, event: Event) -> object:
+        return self.outbox.send(event)
+
+    # Stages.
+
+    def open_project(self, command: OpenProject) -> None:
+        """Loads, checks, freezes, writes and verifies the FP32 checkpoint, then looks at one window."""
+        folder = Path(command.folder)
+        reference = parse_reference(command.spec, folder=folder)
+        loaded = load_project(reference, command.arguments, folder=Path(command.app_dir) if command.app_dir else folder)
+        project = loaded.project
+        self.given = opening.merged_criteria(project, command.criteria)
+        policy = opening.merged_policy(project, command.policy)
+        live = opening.open_project(
+            project,
+            device=command.device,
+            iterations=command.iterations,
+            folder=self.folder.batches,
+            on_progress=lambda done, total: self.emit(
+                Progressed(stage="project", what="batches", done=done, total=total)
+            ),
+        )
+        start = Snapshot.take(live.state)
+        bench = Bench(
+            live=live,
+            start=start,
+            rng=start.rng,
+            precision=PrecisionSettings.current(),
+            policy=policy,
+            folder=self.folder,
+            emit=self.emit,
+            between=self._between,
+        )
+        self.emit(self._opened(bench, command, loaded))
+        self._write_checkpoint(live)
+        preflight(bench)
+        probe_dtypes(bench)
+        self.bench, self.baseline, self.proposed, self.locked = bench, None, None, None
+
+    def run_baseline(self, _command: RunBaseline) -> None:
+        bench = self._opened_bench()
+        self.baseline = run_baseline(bench)
+        given, fields = self.given
+        self.proposed = proposing.propose(
+            given,
+            fields,
+            self.baseline.evidence.outputs,
+            bench.policy.dtype,
+            [update.name for update in bench.live.updates],
+            has_quality=bench.live.project.quality is not None,
+            quality=self.baseline.evidence.quality,
+        )
+        criteria, proposals = self.proposed
+        self.emit(CriteriaProposed(criteria=criteria, proposals=proposals))
+
+    def lock_criteria(self, command: LockCriteria) -> None:
+        """The first lock is revision 1; after a trial a new revision needs a reason, and the old ones stay."""
+        if self.proposed is None:
+            raise Refusal("order", "there is no baseline yet", hint="run the baseline before criteria are locked")
+        if self.trials and not command.reason.strip():
+            raise Refusal(
+                "reason", "a trial has run under the locked criteria", hint="write down why they are changed now"
+            )
+        criteria = command.criteria or self.proposed[0]
+        digest = proposing.digest(criteria)
+        reason = command.reason.strip()
+        revision = 1 if self.locked is None else self.locked.revision + 1
+        if self.outbox.store is not None:
+            revision = self.outbox.store.lock_criteria(to_json(criteria), reason=reason).revision
+        self.locked = CriteriaLocked(
+            revision=revision,
+            digest=digest,
+            criteria=criteria,
+            proposals=self.proposed[1],
+            reason=reason,
+            after_trial=self.trials > 0,
+        )
+        self.emit(self.locked)
+
+    def run_trial(self, command: RunTrial) -> None:
+        bench = self._opened_bench()
+        if self.baseline is None or self.locked is None:
+            raise Refusal("order", "the criteria are not locked", hint="run the baseline and lock the criteria first")
+        policy = opening.with_overrides(bench.policy, command.policy)
+        changed = policy != bench.policy and self.trials > 0
+        self.trials += 1
+        trial = Trial(
+            bench=bench,
+            baseline=self.baseline,
+            criteria=self.locked.criteria,
+            policy=policy,
+            number=self.trials,
+            revision=self.locked.revision,
+            walk=Attended(self.inbox, self.emit) if command.attended else Unattended(),
+            repeats=max(1, command.extend),
+        )
+        evidence = trial.run()
+        judgement = judge(evidence)
+        self.emit(StageStarted(stage="verdict"))
+        self.emit(
+            VerdictReached(
+                trial=self.trials,
+                verdict=judgement.verdict,
+                words=judgement.words,
+                rows=judgement.rows,
+                findings=judgement.findings,
+                counts=evidence.counts,
+                scaler=evidence.scaler,
+                fp32_regions=judgement.fp32_regions,
+                interventions=evidence.interventions + int(changed),
+            )
+        )
+
+    def fall_back(self, _command: FallBack) -> None:
+        """Back to the FP32 checkpoint on disk: verified before anything live is touched, compared afterwards."""
+        bench = self._opened_bench()
+        assert self.record is not None, "the checkpoint is written when a project is opened"
+        checkpoint.restore(self.record, bench.live.state, folder=self.folder)
+        now = Snapshot.take(bench.live.state)
+        different = bench.start.differences(now)
+        repeatable = self.baseline is None or self.baseline.evidence.repeatable
+        self.emit(
+            FellBack(
+                checkpoint=self.record.name,
+                verified=len(now.tensors()),
+                proven=different is None and repeatable,
+            )
+        )
+
+    # Parts of the stages.
+
+    def _opened(self, bench: Bench, command: OpenProject, loaded: LoadedProject) -> ProjectOpened:
+        live = bench.live
+        return ProjectOpened(
+            name=live.name,
+            spec=command.spec,
+            defined_at=str(loaded.defined_at),
+            modules=opening.module_facts(live),
+            parameters=sum(p.numel() for module in live.modules.values() for p in module.parameters()),
+            updates=tuple(update.facts for update in live.updates),
+            cases=opening.case_facts(live),
+            batches=len(live.batches.batches) + live.batches.remainder,
+            iterations=live.batches.iterations if live.updates else 0,
+            remainder=live.batches.remainder,
+            policy=bench.policy,
+            criteria=self.given[0],
+            digests=opening.digests(live, opening.source_digests(live, loaded.sources)),
+            has_decide=live.project.decide is not None,
+            has_quality=live.project.quality is not None,
+            environment=environment(live.device, Path(command.folder)),
+        )
+
+    def _write_checkpoint(self, live: LiveProject) -> None:
+        self.record = checkpoint.write(self.folder, FP32, live.state)
+        if self.outbox.store is not None:
+            self.outbox.store.add_checkpoint(self.record)
+        self.emit(
+            CheckpointWritten(
+                name=self.record.name,
+                path=str(self.folder.path / self.record.path),
+                sha256=self.record.sha256,
+                tensors=sum(len(entry.tensors) for entry in self.record.entries),
+                bytes=self.record.bytes,
+            )
+        )
+
+    def _opened_bench(self) -> Bench:
+        if self.bench is None:
+            raise Refusal("order", "no project is open", hint="open a project first")
+        return self.bench
+
+    def _between(self) -> None:
+        """Between two phases: the safe point at which a stage can be ended."""
+        if self.inbox.cancel_asked or self.inbox.closing is not None:
+            raise Stopped
+
+    def _tell_failure(self, failure: UserCodeError) -> None:
+        self.emit(
+            CodeFailed(
+                under="baseline",
+                exception=failure.exception,
+                message=failure.message,
+                where=failure.where,
+                module="",
+                step=failure.step,
+                case=failure.case,
+                frames=failure.frames,
+            )
+        )
+        place = f"case {failure.case!r}" if failure.case else failure.update and f"update {failure.update!r}"
+        self.emit(
+            Refused(
+                code="fp32-failed",
+                message=f"{failure.phase}{f' of {place}' if place else ''} fails in FP32 already: "
+                f"{failure.exception}: {failure.message}",
+                where=failure.where,
+                hint="amptui starts from a project that works in FP32: mend this first",
+            )
+        )

@@ -1,0 +1,287 @@
+"""Cases: the model in eval mode under no_grad on fixed inputs, its outputs as named tensors, and the decision."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from amptui.engine import rng
+from amptui.engine.failures import UserCodeError, user_code
+from amptui.engine.live import LiveProject
+from amptui.engine.nested import copied
+from amptui.project import Case
+from amptui.protocol.facts import CaseFigures, OutputFacts
+
+Arithmetic = Callable[[], contextlib.AbstractContextManager[object]]
+
+
+class OutputsRefused(TypeError):
+    """The outputs of a case cannot be compared: no tensors, or no way to call the model."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """One case, evaluated once. `outputs` are detached copies by name; `decision` is plain."""
+
+    case: Case
+    index: int
+    outputs: Mapping[str, Tensor]
+    decision: Any = None
+    margin: float | None = None
+
+
+@contextlib.contextmanager
+def eval_mode(modules: Mapping[str, nn.Module]) -> Iterator[None]:
+    """Every module in eval mode inside; each one's own flag is put back at the end."""
+    flags = [(module, module.training) for root in modules.values() for module in root.modules()]
+    try:
+        for root in modules.values():
+            root.eval()
+        yield
+    finally:
+        for module, training in flags:
+            module.training = training
+
+
+def evaluate(
+    live: LiveProject,
+    arithmetic: Arithmetic,
+    *,
+    state: rng.RngState,
+    on_case: Callable[[int], None] | None = None,
+    on_failure: Callable[[UserCodeError], None] | None = None,
+) -> list[Evaluated]:
+    """All cases in order, each from the same RNG `state`.
+
+    A case whose code raises is told to `on_failure` and left out; without `on_failure` its `UserCodeError` is raised.
+    """
+    results = []
+    with eval_mode(live.modules), torch.no_grad():
+        for index, case in enumerate(live.cases):
+            rng.restore(state)
+            try:
+                results.append(_evaluate_one(live, case, index, arithmetic))
+            except UserCodeError as failure:
+                if on_failure is None:
+                    raise
+                on_failure(failure)
+            if on_case is not None:
+                on_case(index)
+    return results
+
+
+def _evaluate_one(live: LiveProject, case: Case, index: int, arithmetic: Arithmetic) -> Evaluated:
+    with user_code("outputs", case=case.id), arithmetic():
+        raw = _call(live, copied(case.inputs, live.device))
+        named = named_outputs(raw)
+    decision, margin = None, None
+    if live.project.decide is not None:
+        with user_code("decide", case=case.id):
+            decision, margin = _decided(live.project.decide(raw))
+        if margin is None:
+            margin = default_margin(named, decision)
+    return Evaluated(case, index, {name: t.detach().clone() for name, t in named.items()}, decision, margin)
+
+
+def _call(live: LiveProject, inputs: Any) -> Any:
+    if live.project.outputs is not None:
+        return live.project.outputs(live.model, inputs)
+    if isinstance(live.model, Mapping):
+        raise OutputsRefused("the model is a mapping of modules: write outputs=lambda model, inputs: … for the cases")
+    if isinstance(inputs, dict):
+        return live.model(**inputs)
+    return live.model(*inputs) if isinstance(inputs, tuple) else live.model(inputs)
+
+
+def named_outputs(raw: Any) -> dict[str, Tensor]:
+    """The tensors of what `outputs` returned: one tensor is `output`, entries of a mapping keep their names."""
+    if isinstance(raw, Tensor):
+        return {"output": raw}
+    found = dict(_flattened(raw, ""))
+    if not found:
+        raise OutputsRefused(
+            f"the outputs are {type(raw).__name__} without a tensor: return a tensor or a mapping of tensors"
+        )
+    return found
+
+
+def _flattened(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield name or "output", value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _flattened(item, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _flattened(item, f"{name or 'output'}.{index}")
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from _flattened(getattr(value, field.name), f"{name}.{field.name}" if name else field.name)
+
+
+def _decided(result: Any) -> tuple[Any, float | None]:
+    """The decision as plain values, and the margin where `decide` returned `(decision, margin)`."""
+    if isinstance(result, tuple) and len(result) == 2:
+        decision, margin = result
+        if margin is None or isinstance(margin, float):
+            return plain(decision), margin
+        if isinstance(margin, Tensor) and margin.numel() == 1 and margin.is_floating_point():
+            return plain(decision), float(margin)
+    return plain(result), None
+
+
+def plain(value: Any) -> Any:
+    """`value` as numbers, texts, lists and mappings, so that two decisions can be compared and written down."""
+    if isinstance(value, Tensor):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((plain(item) for item in value), key=repr)
+    if callable(getattr(value, "tolist", None)):  # NumPy arrays and scalars
+        return value.tolist()
+    return value if isinstance(value, bool | int | float | str) or value is None else repr(value)
+
+
+def default_margin(outputs: Mapping[str, Tensor], decision: Any) -> float | None:
+    """The smallest gap of the two largest values where the decision is the argmax over the last dimension."""
+    scores = argmax_scores(outputs, decision)
+    if scores is None or scores.shape[-1] < 2:
+        return None
+    top = scores.topk(2, dim=-1).values
+    gap = (top[..., 0] - top[..., 1]).min()
+    return float(gap) if math.isfinite(float(gap)) else None
+
+
+def argmax_scores(outputs: Mapping[str, Tensor], decision: Any) -> Tensor | None:
+    """The output whose argmax over the last dimension is the decision, in float64; None where there is none."""
+    flat = _flat_integers(decision)
+    if flat is None:
+        return None
+    for output in outputs.values():
+        if output.is_floating_point() and output.dim() >= 1 and output.shape[-1] and not bool(output.isnan().any()):
+            scores = output.detach().double().cpu()
+            if scores.argmax(-1).reshape(-1).tolist() == flat:
+                return scores
+    return None
+
+
+def tied_choices(outputs: Mapping[str, Tensor], decision: Any) -> list[list[int]] | None:
+    """Per row the candidates that share the largest value exactly, where the decision is an argmax."""
+    scores = argmax_scores(outputs, decision)
+    if scores is None:
+        return None
+    rows = scores.reshape(-1, scores.shape[-1])
+    return [(row == row.max()).nonzero().reshape(-1).tolist() for row in rows]
+
+
+def decisions_agree(baseline: Any, trial: Any, ties: Sequence[Sequence[int]] | None) -> bool:
+    """Whether the trial's decision stands; with `ties`, any tied candidate of a row counts as the baseline's choice."""
+    if baseline == trial:
+        return True
+    flat_baseline, flat_trial = _flat_integers(baseline), _flat_integers(trial)
+    if ties is None or flat_baseline is None or flat_trial is None or len(flat_baseline) != len(flat_trial):
+        return False
+    return len(ties) == len(flat_trial) and all(chosen in tied for chosen, tied in zip(flat_trial, ties, strict=True))
+
+
+def _flat_integers(decision: Any) -> list[int] | None:
+    if isinstance(decision, bool):
+        return None
+    if isinstance(decision, int):
+        return [decision]
+    if isinstance(decision, list):
+        parts = [_flat_integers(item) for item in decision]
+        return None if any(part is None for part in parts) else [n for part in parts if part for n in part]
+    if isinstance(decision, dict) and len(decision) == 1:
+        return _flat_integers(next(iter(decision.values())))
+    return None
+
+
+def figures(evaluated: Evaluated) -> CaseFigures:
+    """Extremes, non-finite counts and errors against the target, without being asked for."""
+    return CaseFigures(
+        case=evaluated.case.id,
+        index=evaluated.index,
+        tag=evaluated.case.tag,
+        outputs=tuple(_facts(name, output, evaluated.case) for name, output in evaluated.outputs.items()),
+        decision=evaluated.decision,
+        margin=evaluated.margin,
+    )
+
+
+def nonfinite_outputs(evaluated: Evaluated) -> tuple[str, ...]:
+    return tuple(name for name, output in evaluated.outputs.items() if not bool(torch.isfinite(_real(output)).all()))
+
+
+def _facts(name: str, output: Tensor, case: Case) -> OutputFacts:
+    values = _real(output).double().cpu()
+    finite = values[torch.isfinite(values)]
+    mean, high, largest = _errors(name, values, case.target)
+    return OutputFacts(
+        name=name,
+        dtype=str(output.dtype).removeprefix("torch."),
+        shape=tuple(output.shape),
+        nan=int(values.isnan().sum()),
+        positive_inf=int((values == math.inf).sum()),
+        negative_inf=int((values == -math.inf).sum()),
+        lowest=float(finite.min()) if finite.numel() else None,
+        highest=float(finite.max()) if finite.numel() else None,
+        error_mean=mean,
+        error_p99=high,
+        error_max=largest,
+    )
+
+
+def _errors(name: str, values: Tensor, target: Any) -> tuple[float | None, float | None, float | None]:
+    """|output − target| as mean, 99th percentile and largest, where the target is numbers of the output's size."""
+    wanted = target.get(name) if isinstance(target, Mapping) else target
+    if isinstance(wanted, bool) or wanted is None:
+        return None, None, None
+    if isinstance(wanted, float):
+        wanted = torch.tensor(wanted)
+    if not isinstance(wanted, Tensor) or not wanted.is_floating_point() or wanted.numel() != values.numel():
+        return None, None, None
+    if not values.numel():
+        return None, None, None
+    errors = (values.reshape(-1) - wanted.detach().double().cpu().reshape(-1)).abs()
+    ordered = errors.sort().values
+    at = min(len(ordered) - 1, math.ceil(0.99 * len(ordered)) - 1)
+    return float(errors.mean()), float(ordered[at]), float(ordered[-1])
+
+
+def _real(tensor: Tensor) -> Tensor:
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor.detach()
+
+
+def quality(live: LiveProject, evaluated: Sequence[Evaluated]) -> float | None:
+    """The project's own quality over all cases; raises `UserCodeError` where it fails or gives no number."""
+    if live.project.quality is None or not evaluated:
+        return None
+    rows = [QualityRow(e.case.id, _as_given(e.outputs), e.decision, e.case.target, e.case.tag) for e in evaluated]
+    with user_code("quality"):
+        return float(live.project.quality(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class QualityRow:
+    """What `quality` gets for each case; `outputs` is the tensor itself where there is only one."""
+
+    id: str
+    outputs: Any
+    decision: Any
+    target: Any
+    tag: str
+
+
+def _as_given(outputs: Mapping[str, Tensor]) -> Any:
+    return outputs["output"] if list(outputs) == ["output"] else outputs

@@ -1,0 +1,208 @@
+"""The guard: one host transfer per update that says whether it may be taken, and which layer, loss or buffer is bad.
+
+The norms are those that clipping needs anyway. Found_inf is read here, as a float and before `GradScaler.update`:
+kept as a tensor it would be summed with the other optimizers' in place. Found_inf alone is not "gradients are finite":
+it looks at the gradient before the division by the scale, so norms are checked after it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from amptui.engine.live import LiveProject, LiveUpdate
+from amptui.engine.norms import layer_norms, total_norm
+from amptui.protocol.facts import Outcome
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one transfer brought: losses of the window, norms by layer (−1 without gradient), and the decision."""
+
+    outcome: Outcome
+    loss: float
+    losses: tuple[float, ...]
+    shown: Mapping[str, float]
+    norms: tuple[float, ...]
+    norm: float
+    found_inf: bool
+    scale: float
+    bad: tuple[str, ...]
+    #: The total norm as torch's tensor, for clipping; None without gradients.
+    total: Tensor | None
+
+
+@dataclass(eq=False)
+class Guard:
+    live: LiveProject
+    scaler: torch.amp.GradScaler | None
+    #: State of every float buffer at the last reading: 0 finite, 1 infinite, 2 NaN. Only a change for the worse trips.
+    buffer_states: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.buffers = self.live.float_buffers()
+        self.buffer_states = {name: _state(buffer) for name, buffer in self.buffers.items()}
+
+    @torch.no_grad()
+    def read(
+        self, update: LiveUpdate, losses: Sequence[Tensor], shown: Mapping[str, Sequence[Tensor | float]]
+    ) -> Reading:
+        """Reads everything that decides about this update in one transfer, after `unscale_`."""
+        gradients = [p.grad for p in update.parameters if p.grad is not None]
+        norms = layer_norms(gradients)
+        total = total_norm(gradients, norms) if norms else None
+        self.buffers = self.live.float_buffers()  # a forward may have put another tensor in a buffer's place
+        buffer_norms = layer_norms(list(self.buffers.values()))
+        found_inf, scale = self._scaler_state(update) if norms else ([], [])
+        extras = [value for values in shown.values() for value in values if isinstance(value, Tensor)]
+
+        numbers = iter(self._transfer([*losses, *norms, *_given(total), *found_inf, *scale, *buffer_norms, *extras]))
+        loss_values = [next(numbers) for _ in losses]
+        norm_values = [next(numbers) for _ in norms]
+        norm = next(numbers) if total is not None else 0.0
+        infinite = sum(next(numbers) for _ in found_inf) > 0
+        scale_value = next(numbers) if scale else 1.0
+        worse = self._buffers_gone_bad([next(numbers) for _ in buffer_norms])
+        shown_values = {
+            key: _mean([next(numbers) if isinstance(value, Tensor) else float(value) for value in values])
+            for key, values in shown.items()
+        }
+        outcome, bad = self._decide(update, loss_values, norm_values, norm, infinite, worse)
+        return Reading(
+            outcome=outcome,
+            loss=_mean(loss_values),
+            losses=tuple(loss_values),
+            shown=shown_values,
+            norms=_in_layer_order(update, norm_values),
+            norm=norm,
+            found_inf=infinite,
+            scale=scale_value,
+            bad=bad,
+            total=total,
+        )
+
+    def step(self, update: LiveUpdate) -> tuple[str, ...]:
+        """Takes the step, or returns the names of layers that became non-finite after the guard had read them.
+
+        Clipping code is amptui's own, but step hooks that the user registered run inside `optimizer.step` and may
+        change gradients; then they are checked once more behind the last of these hooks.
+        """
+        optimizer = update.update.optimizer
+        if not _has_step_hooks(optimizer):
+            self._take(optimizer)
+            return ()
+        handle = optimizer.register_step_pre_hook(lambda *_: _raise_if_spoiled(update))
+        try:
+            self._take(optimizer)
+        except _SpoiledError as spoiled:
+            for leftover in ("grad_scale", "found_inf"):  # a fused step that raised leaves them, and doubles the next
+                if hasattr(optimizer, leftover):
+                    delattr(optimizer, leftover)
+            return spoiled.layers
+        finally:
+            handle.remove()
+        return ()
+
+    def _take(self, optimizer: torch.optim.Optimizer) -> None:
+        if self.scaler is None:
+            optimizer.step()
+        else:
+            self.scaler.step(optimizer)
+
+    def _scaler_state(self, update: LiveUpdate) -> tuple[list[Tensor], list[Tensor]]:
+        """found_inf per device, and the scale, as tensors; empty without a scaler or before its first use."""
+        if self.scaler is None or self.scaler._scale is None:
+            return [], []
+        found = self.scaler._found_inf_per_device(update.update.optimizer)
+        return list(found.values()), [self.scaler._scale]
+
+    def _transfer(self, values: Sequence[Tensor]) -> list[float]:
+        device = self.live.device
+        wide = torch.float32 if device.type == "mps" else torch.float64
+        return torch.stack([value.to(device, wide).reshape(()) for value in values]).tolist() if values else []
+
+    def _buffers_gone_bad(self, norms: Sequence[float]) -> tuple[str, ...]:
+        worse = []
+        for (name, buffer), norm in zip(self.buffers.items(), norms, strict=True):
+            state = 0 if math.isfinite(norm) else _state(buffer)
+            if state > self.buffer_states.get(name, 0):
+                worse.append(name)
+            self.buffer_states[name] = state
+        return tuple(worse)
+
+    def _decide(
+        self,
+        update: LiveUpdate,
+        losses: Sequence[float],
+        norms: Sequence[float],
+        norm: float,
+        found_inf: bool,
+        buffers: tuple[str, ...],
+    ) -> tuple[Outcome, tuple[str, ...]]:
+        bad_losses = tuple(f"micro-batch {i}" for i, loss in enumerate(losses) if not math.isfinite(loss))
+        named = [n for n, p in zip(update.facts.layers, update.parameters, strict=True) if p.grad is not None]
+        suspects = [name for name, value in zip(named, norms, strict=True) if not math.isfinite(value)]
+        if bad_losses:
+            return "bad_loss", (*bad_losses, *suspects, *buffers)
+        if not norms:
+            return "no_gradient", ()
+        if found_inf:
+            return "bad_gradient", (*suspects, *buffers)
+        if not math.isfinite(norm):
+            truly = tuple(name for name in suspects if not _finite_gradient(update, name))
+            if not truly:  # every element is finite; only the sum of squares left float32
+                return "norm_overflow", tuple(suspects)
+            return ("bad_after_unscale" if self.scaler is not None else "bad_gradient"), (*truly, *buffers)
+        if buffers:
+            return "bad_buffers", buffers
+        return "ok", ()
+
+
+class _SpoiledError(Exception):
+    def __init__(self, layers: tuple[str, ...]) -> None:
+        super().__init__(layers)
+        self.layers = layers
+
+
+def _raise_if_spoiled(update: LiveUpdate) -> None:
+    spoiled = tuple(
+        name
+        for name, parameter in zip(update.facts.layers, update.parameters, strict=True)
+        if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all())
+    )
+    if spoiled:
+        raise _SpoiledError(spoiled)
+
+
+def _has_step_hooks(optimizer: torch.optim.Optimizer) -> bool:
+    own = getattr(optimizer, "_optimizer_step_pre_hooks", None)
+    everywhere = getattr(torch.optim.optimizer, "_global_optimizer_pre_hooks", None)
+    return own is None or everywhere is None or bool(own) or bool(everywhere)
+
+
+def _finite_gradient(update: LiveUpdate, name: str) -> bool:
+    gradient = update.parameters[update.facts.layers.index(name)].grad
+    return gradient is None or bool(torch.isfinite(gradient).all())
+
+
+def _state(buffer: Tensor) -> int:
+    if bool(torch.isnan(buffer).any()):
+        return 2
+    return 1 if bool(torch.isinf(buffer).any()) else 0
+
+
+def _in_layer_order(update: LiveUpdate, norms: Sequence[float]) -> tuple[float, ...]:
+    given = iter(norms)
+    return tuple(-1.0 if parameter.grad is None else next(given) for parameter in update.parameters)
+
+
+def _given(total: Tensor | None) -> list[Tensor]:
+    return [] if total is None else [total]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if all(map(math.isfinite, values)) and values else sum(values, 0.0)

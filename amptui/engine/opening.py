@@ -1,0 +1,209 @@
+"""From a loaded `Project` to live objects: checked, moved to the device, batches and cases frozen."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from amptui.engine.batches import draw, freeze
+from amptui.engine.failures import defined_at, user_code
+from amptui.engine.live import LiveProject, LiveUpdate, named_parameters, optimizer_parameters
+from amptui.engine.nested import copied, hashed, tensor_bytes
+from amptui.engine.refusals import Refusal, check_anything_to_judge, check_cases, check_modules, check_updates
+from amptui.engine.snapshot import TrainingState
+from amptui.engine.tracing.source import is_file_of_user
+from amptui.project import Case, Criteria, Policy, Project, Scaler, Update
+from amptui.protocol.facts import CaseFacts, Digests, ModuleFacts, UpdateFacts
+
+
+def open_project(
+    project: Project,
+    *,
+    device: str | None,
+    iterations: int | None,
+    folder: Path,
+    on_progress: Callable[[int, int], None],
+) -> LiveProject:
+    """Checks, moves and freezes. Raises `Refusal`, or `UserCodeError` where batches or cases raise."""
+    modules = check_modules(project.model)
+    check_updates(project, modules)
+    cases = _cases(project)
+    check_cases(cases)
+    check_anything_to_judge(project, cases)
+    target = _device(device)
+    if target is not None:
+        _move(project, modules, target)
+    home = target or _device_of(modules)
+    frozen_cases = tuple(dataclasses.replace(case, inputs=copied(case.inputs, target)) for case in cases)
+    updates = tuple(_live(update, modules) for update in project.updates)
+    accumulate = updates[0].update.accumulate if updates else 1
+    with user_code("batches"):
+        drawn = draw(
+            project.batches if updates else (),
+            accumulate=accumulate,
+            iterations=iterations or project.iterations,
+            on_progress=on_progress,
+        )
+    if updates and len(drawn) < accumulate:
+        raise Refusal(
+            "no-batches",
+            f"{len(drawn)} batches make no whole window of {accumulate}",
+            hint="give Project(batches=…) at least one window; a generator that is already used up gives none: "
+            "pass a list, or a function that makes a fresh one",
+        )
+    return LiveProject(
+        project=project,
+        name=project.name or "project",
+        modules=modules,
+        updates=updates,
+        batches=freeze(drawn, accumulate=accumulate, device=target, folder=folder),
+        cases=frozen_cases,
+        device=home,
+        state=TrainingState(
+            modules=modules,
+            optimizers={update.name: update.update.optimizer for update in updates},
+            schedulers={u.name: u.update.scheduler for u in updates if u.update.scheduler is not None},
+            extra=dict(project.extra_state or {}),
+        ),
+    )
+
+
+def _cases(project: Project) -> tuple[Case, ...]:
+    with user_code("cases"):
+        return tuple(project.cases() if callable(project.cases) else project.cases)
+
+
+def _device(name: str | None) -> torch.device | None:
+    if name is None:
+        return None
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise Refusal(
+            "device",
+            f"the device {name!r} cannot be used: {str(error).splitlines()[0]}",
+            hint="choose another one with --device, such as cpu or cuda:0",
+        ) from error
+    return device
+
+
+def _device_of(modules: Mapping[str, nn.Module]) -> torch.device:
+    """The device of the first parameter or buffer; an accelerator before the CPU where a model uses both."""
+    devices = [t.device for m in modules.values() for t in (*m.parameters(), *m.buffers())]
+    return next((d for d in devices if d.type != "cpu"), devices[0] if devices else torch.device("cpu"))
+
+
+def _move(project: Project, modules: Mapping[str, nn.Module], device: torch.device) -> None:
+    """Moves modules in place, and every tensor of the optimizers' state that lies with its parameter."""
+    for module in modules.values():
+        module.to(device)
+    for update in project.updates:
+        for parameter, state in update.optimizer.state.items():
+            for key, value in state.items():
+                if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
+                    state[key] = value.to(device)
+
+
+def _live(update: Update, modules: Mapping[str, nn.Module]) -> LiveUpdate:
+    names = {id(p): name for name, p in named_parameters(modules).items()}
+    parameters = tuple(optimizer_parameters(update.optimizer))
+    optimizer = update.optimizer
+    facts = UpdateFacts(
+        name=update.name,
+        optimizer=type(optimizer).__name__,
+        fused=any(bool(group.get("fused")) for group in optimizer.param_groups),
+        parameters=sum(p.numel() for p in parameters),
+        layers=tuple(names[id(p)] for p in parameters),
+        loss_at=defined_at(update.loss),
+        scheduler=type(update.scheduler).__name__ if update.scheduler is not None else None,
+        scheduler_every=update.scheduler_every,
+        every=update.every,
+        accumulate=update.accumulate,
+        reduce=update.reduce,
+        clip_norm=update.clip_norm,
+        clip_value=update.clip_value,
+    )
+    return LiveUpdate(update, parameters, facts)
+
+
+def module_facts(live: LiveProject) -> tuple[ModuleFacts, ...]:
+    return tuple(
+        ModuleFacts(
+            path=path,
+            type=type(module).__name__,
+            parameters=sum(p.numel() for p in module.parameters(recurse=False)),
+            training=module.training,
+        )
+        for path, module in live.named_modules().items()
+    )
+
+
+def case_facts(live: LiveProject) -> tuple[CaseFacts, ...]:
+    return tuple(
+        CaseFacts(id=case.id, index=index, tag=case.tag, has_target=case.target is not None)
+        for index, case in enumerate(live.cases)
+    )
+
+
+def digests(live: LiveProject, sources: Mapping[str, str]) -> Digests:
+    """SHA-256 of weights and buffers, cases, batches, and of the user's source files."""
+    weights = hashlib.sha256()
+    for name, tensor in sorted({**dict(named_parameters(live.modules)), **live.buffers()}.items()):
+        weights.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
+        weights.update(tensor_bytes(tensor))
+    cases = hashlib.sha256()
+    for case in live.cases:
+        hashed((case.id, case.tag, case.inputs, case.target), cases)
+    return Digests(
+        weights=weights.hexdigest(), cases=cases.hexdigest(), batches=live.batches.digest, sources=dict(sources)
+    )
+
+
+def source_digests(live: LiveProject, sources: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of the user's source files: those that were loaded for the project, and those of its functions."""
+    functions: list[Any] = [u.update.loss for u in live.updates]
+    functions += [live.project.decide, live.project.outputs, live.project.quality]
+    functions += [type(module).forward for module in live.named_modules().values()]
+    places = [place.rpartition(":")[0] for place in map(defined_at, filter(None, functions)) if place]
+    found = {}
+    for path in sorted({*sources, *filter(is_file_of_user, places)}):
+        try:
+            found[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        except OSError:
+            continue  # defined in a notebook or by exec
+    return found
+
+
+def merged_policy(project: Project, given: Mapping[str, object]) -> Policy:
+    """The project's policy with the fields that were given on the command line or in amptui.yaml on top."""
+    return with_overrides(project.policy or Policy(), given)
+
+
+def with_overrides(policy: Policy, given: Mapping[str, object]) -> Policy:
+    """`policy` with the fields of `given` on top. A scaler written for another dtype is not taken over to a new one."""
+    changes = dict(given)
+    scaler = changes.get("scaler")
+    if isinstance(scaler, Mapping):
+        changes["scaler"] = Scaler(**scaler)
+    if "dtype" in changes and "scaler" not in changes:
+        if Policy(dtype=str(changes["dtype"])).dtype != policy.dtype:
+            changes["scaler"] = "auto"
+    return dataclasses.replace(policy, **changes)  # type: ignore[arg-type]
+
+
+def merged_criteria(project: Project, given: Mapping[str, object]) -> tuple[Criteria | None, frozenset[str]]:
+    """The criteria that were given, and which of their fields were; the rest is amptui's to propose."""
+    names = {field.name for field in dataclasses.fields(Criteria)}
+    base = project.criteria
+    if base is None and not given:
+        return None, frozenset()
+    own = frozenset(names) - {n for n in ("atol", "rtol", "progress") if base is None or getattr(base, n) is None}
+    fields = (own if base is not None else frozenset()) | frozenset(given)
+    return dataclasses.replace(base or Criteria(), **given), fields  # type: ignore[arg-type]

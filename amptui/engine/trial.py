@@ -1,0 +1,398 @@
+"""The guarded trial: the same cases and the same stretch under a policy, compared as it goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from amptui.engine.baseline import Baseline
+from amptui.engine.bench import Bench
+from amptui.engine.compare import compare_gradients, compare_outputs
+from amptui.engine.course import Course, Stopped, run_stretch
+from amptui.engine.evaluate import (
+    Evaluated,
+    decisions_agree,
+    evaluate,
+    figures,
+    nonfinite_outputs,
+    quality,
+    tied_choices,
+)
+from amptui.engine.failures import UserCodeError
+from amptui.engine.gradients import FirstGradients
+from amptui.engine.iteration import Choice, GuardedRun, Phase
+from amptui.engine.precision import policy_autocast
+from amptui.engine.regions import fp32_regions
+from amptui.engine.replay import fitting_scale, replay
+from amptui.engine.retained import Retention
+from amptui.findings.criteria import limits_for
+from amptui.findings.evidence import (
+    CaseEvidence,
+    CodeFailure,
+    FinalCaseEvidence,
+    TensorDifference,
+    TrialEvidence,
+    TripEvidence,
+)
+from amptui.findings.words import trip_words
+from amptui.project import Criteria, Policy
+from amptui.protocol.events import (
+    CodeFailed,
+    FinalCaseRun,
+    GuardTripped,
+    IterationDone,
+    TrialCaseRun,
+    TrialDone,
+    TrialStarted,
+)
+from amptui.protocol.facts import IterationRecord, UpdateRecord
+
+
+class Walk(Protocol):
+    """Who decides about the next phase: nobody (an unattended run) or the user."""
+
+    @property
+    def attended(self) -> bool: ...
+
+    @property
+    def interventions(self) -> int: ...
+
+    def after_phase(self, phase: Phase, run: GuardedRun) -> Choice | None:
+        """Called after every phase; may wait for the user, and answers a trip."""
+
+    def after_iteration(self, record: IterationRecord) -> None: ...
+
+
+@dataclass(eq=False)
+class Trial:
+    """One trial of `policy` on `bench`, held against `baseline` under the locked `criteria`."""
+
+    bench: Bench
+    baseline: Baseline
+    criteria: Criteria
+    policy: Policy
+    number: int
+    revision: int
+    walk: Walk
+    repeats: int = 1
+    trips: dict[tuple[str, str], TripEvidence] = field(default_factory=dict)
+    failures: list[CodeFailure] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.course = Course(tuple(update.name for update in self.bench.live.updates))
+        self.first = FirstGradients()
+        self.retention = Retention(self.bench.folder, self.bench.emit)
+        self.iterations = self.bench.live.batches.iterations * self.repeats if self.bench.live.updates else 0
+
+    def run(self) -> TrialEvidence:
+        """Runs cases, stretch and final cases; raises `Stopped` where the user ended it before the stretch began."""
+        bench, started = self.bench, time.perf_counter()
+        bench.emit(
+            TrialStarted(
+                trial=self.number,
+                policy=self.policy,
+                iterations=self.iterations,
+                revision=self.revision,
+                attended=self.walk.attended,
+            )
+        )
+        bench.start.restore()
+        bench.precision.restore()
+        with fp32_regions(bench.live.named_modules(), self.policy.fp32_regions, bench.live.device):
+            cases = self._cases()
+            completed = self._stretch()
+            final_cases, reached = self._final_cases(completed)
+        evidence = self._evidence(cases, final_cases, reached, completed)
+        bench.emit(
+            TrialDone(
+                trial=self.number,
+                completed=completed,
+                counts=evidence.counts,
+                scaler=evidence.scaler,
+                quality=reached,
+                seconds=time.perf_counter() - started,
+            )
+        )
+        return evidence
+
+    # Cases on the checkpoint's weights.
+
+    def _arithmetic(self) -> object:
+        return policy_autocast(self.bench.live.device.type, self.policy.dtype, self.policy.autocast)
+
+    def _cases(self) -> tuple[CaseEvidence, ...]:
+        bench, total = self.bench, len(self.bench.live.cases)
+
+        def on_case(index: int) -> None:
+            bench.progress("trial", "cases", index + 1, total)
+            bench.between()
+
+        results = evaluate(
+            bench.live,
+            self._arithmetic,
+            state=bench.rng,
+            on_case=on_case,
+            on_failure=self._note_failure,  # type: ignore[arg-type]
+        )
+        return tuple(self._beside(evaluated) for evaluated in results)
+
+    def _beside(self, trial: Evaluated) -> CaseEvidence:
+        baseline = self.baseline.cases[trial.index]
+        differences = []
+        for name in {**baseline.outputs, **trial.outputs}:
+            atol, rtol = limits_for(self.criteria, name)
+            if name in baseline.outputs and name in trial.outputs:
+                differences.append(
+                    compare_outputs(name, baseline.outputs[name], trial.outputs[name], atol=atol, rtol=rtol)
+                )
+            else:
+                differences.append(_missing(name, atol, name in trial.outputs))
+        ties = tied_choices(baseline.outputs, baseline.decision)
+        tied = ties is not None and any(len(row) > 1 for row in ties)
+        stands = None
+        if self.bench.live.project.decide is not None:
+            allowed = ties if self.criteria.tie == "any" else None
+            stands = decisions_agree(baseline.decision, trial.decision, allowed)
+        self.bench.emit(
+            TrialCaseRun(
+                figures=figures(trial),
+                differences=tuple(differences),
+                decision_stands=stands,
+                baseline_decision=baseline.decision,
+                baseline_margin=baseline.margin,
+            )
+        )
+        identity = trial.case.id
+        return CaseEvidence(
+            case=identity,
+            index=trial.index,
+            tag=trial.case.tag,
+            differences=tuple(differences),
+            decision=baseline.decision,
+            trial_decision=trial.decision,
+            margin=baseline.margin,
+            trial_margin=trial.margin,
+            decision_stands=stands,
+            tied=tied,
+            baseline_nonfinite=nonfinite_outputs(baseline),
+            noise=self.baseline.noise[identity],
+            randomness=self.baseline.randomness[identity],
+            decision_random=identity in self.baseline.random_decisions,
+        )
+
+    # The stretch.
+
+    def _stretch(self) -> bool:
+        """Runs the stretch; False where user code failed or the user stopped it."""
+        bench = self.bench
+        self.guarded = GuardedRun(
+            bench.live, self.policy, mixed=True, tape=self.baseline.tape.for_replay(), stepping=self.walk.attended
+        )
+        if not self.iterations:
+            return True
+        try:
+            run_stretch(self.guarded, self.iterations, on_phase=self._on_phase, on_record=self._on_record)
+        except UserCodeError as failure:
+            self._note_failure(failure)
+            return False
+        except Stopped:
+            return False
+        return True
+
+    def _on_phase(self, phase: Phase) -> Choice | None:
+        self.first.note(self.bench.live, phase)
+        if phase.trip is not None:
+            self._on_trip(phase.trip)
+        self.bench.between()
+        return self.walk.after_phase(phase, self.guarded)
+
+    def _on_record(self, record: IterationRecord) -> None:
+        self.course.note(record)
+        self.bench.emit(IterationDone(run="trial", record=record))
+        self.bench.progress("trial", "stretch", record.step + 1, self.iterations)
+        self.walk.after_iteration(record)
+
+    def _on_trip(self, record: UpdateRecord) -> None:
+        """Keeps and explains the first failure of its kind; counts the others."""
+        kind = (record.update, record.outcome)
+        known = self.trips.get(kind)
+        if known is not None:
+            self.trips[kind] = replace(known, count=known.count + 1, last_step=record.step)
+            self.bench.emit(GuardTripped(record=record, words=_words(record), retained=None))
+            return
+        retained = self.retention.keep(self.guarded, record)
+        self.bench.emit(GuardTripped(record=record, words=_words(record), retained=retained))
+        self.trips[kind] = self._examined(record, retained)
+
+    def _examined(self, record: UpdateRecord, retained: str | None) -> TripEvidence:
+        """What replays of the failing iteration show: is true FP32 finite, and does a lower loss scale help?"""
+        update = self.bench.live.update(record.update)
+        buffers = tuple(name for name in record.bad if name in self.guarded.guard.buffers)
+        fits: float | None = None
+        try:
+            fp32_finite = replay(self.guarded, update, record.step, fp32=True).finite
+            if record.outcome == "bad_gradient":
+                fits = fitting_scale(self.guarded, update, record.step)
+                if fits is not None and record.step == 0:
+                    self._take_first_gradients(record, fits)
+        except UserCodeError:
+            fp32_finite = False
+        return TripEvidence(
+            step=record.step,
+            update=record.update,
+            outcome=record.outcome,
+            loss=record.loss,
+            scale=record.scale,
+            found_inf=record.found_inf,
+            bad=record.bad,
+            fp32_finite=fp32_finite,
+            fitting_scale=fits,
+            count=1,
+            last_step=record.step,
+            baseline_step=self.baseline.evidence.first_bad.get(record.update),
+            buffers=buffers,
+            retained=retained,
+            loss_at=update.facts.loss_at,
+        )
+
+    def _take_first_gradients(self, record: UpdateRecord, scale: float) -> None:
+        """Iteration 0 overflowed at the initial scale alone: its gradients are compared at the scale that fits."""
+        update = self.bench.live.update(record.update)
+        fitted = replay(self.guarded, update, record.step, scale=scale)
+        self.first.gradients[record.update] = tuple(
+            None if g is None else g.detach().to("cpu", copy=True) for g in fitted.gradients
+        )
+
+    # After the stretch.
+
+    def _final_cases(self, completed: bool) -> tuple[tuple[FinalCaseEvidence, ...], float | None]:
+        bench = self.bench
+        if not self.iterations or not completed:
+            return (), None
+        results = evaluate(
+            bench.live,
+            self._arithmetic,  # type: ignore[arg-type]
+            state=bench.rng,
+            on_case=lambda _index: bench.between(),
+            on_failure=self._note_failure,
+        )
+        for evaluated in results:
+            bench.emit(FinalCaseRun(run="trial", figures=figures(evaluated)))
+        reached = None
+        try:
+            reached = quality(bench.live, results) if len(results) == len(bench.live.cases) else None
+        except UserCodeError as failure:
+            self._note_failure(failure)
+        return tuple(self._final_beside(evaluated) for evaluated in results), reached
+
+    def _final_beside(self, trial: Evaluated) -> FinalCaseEvidence:
+        baseline = next(e for e in self.baseline.final_cases if e.index == trial.index)
+        return FinalCaseEvidence(
+            case=trial.case.id,
+            index=trial.index,
+            baseline_nonfinite=nonfinite_outputs(baseline),
+            trial_nonfinite=nonfinite_outputs(trial),
+        )
+
+    def _first_iteration(self) -> tuple[TensorDifference, ...]:
+        """Loss and gradients of iteration 0: same weights, batch and RNG as the baseline's."""
+        import torch
+
+        found: list[TensorDifference] = []
+        for update in self.bench.live.updates:
+            expected = self.baseline.first.gradients.get(update.name)
+            got = self.first.gradients.get(update.name)
+            if expected is None or got is None:
+                continue
+            atol, rtol = limits_for(self.criteria, "loss")
+            loss = compare_outputs(
+                "loss",
+                torch.tensor(self.baseline.first.losses[update.name], dtype=torch.float64),
+                torch.tensor(self.first.losses[update.name], dtype=torch.float64),
+                atol=atol,
+                rtol=rtol,
+            )
+            limit, _ = limits_for(self.criteria, "gradient")
+            gradients = compare_gradients(update.facts.layers, expected, got, limit=limit, update=update.name)
+            found += [replace(loss, update=update.name), gradients]
+        return tuple(found)
+
+    def _evidence(
+        self,
+        cases: tuple[CaseEvidence, ...],
+        final_cases: tuple[FinalCaseEvidence, ...],
+        reached: float | None,
+        completed: bool,
+    ) -> TrialEvidence:
+        return TrialEvidence(
+            policy=self.policy,
+            criteria=self.criteria,
+            baseline=self.baseline.evidence,
+            cases=cases,
+            final_cases=final_cases,
+            first_iteration=self._first_iteration(),
+            iterations=self.iterations,
+            completed=completed,
+            counts=self.course.counts(),
+            scaler=self.course.scale_course(),
+            trips=tuple(self.trips.values()),
+            failures=tuple(self.failures),
+            quality=reached,
+            quality_better=self.bench.live.project.quality_better,
+            late_loss=self.course.late_loss(),
+            interventions=self.walk.interventions,
+        )
+
+    def _note_failure(self, failure: UserCodeError) -> None:
+        module = {"decide": "decide", "outputs": "outputs"}.get(failure.phase, "")
+        self.failures.append(
+            CodeFailure(
+                under="policy",
+                exception=failure.exception,
+                message=failure.message,
+                where=failure.where,
+                module=module,
+                op=None,
+                step=failure.step,
+                case=failure.case,
+                update=failure.update,
+                phase=failure.phase,
+            )
+        )
+        self.bench.emit(
+            CodeFailed(
+                under="trial",
+                exception=failure.exception,
+                message=failure.message,
+                where=failure.where,
+                module=module,
+                step=failure.step,
+                case=failure.case,
+                frames=failure.frames,
+            )
+        )
+
+
+def _missing(name: str, limit: float, in_trial: bool) -> TensorDifference:
+    return TensorDifference(
+        name=f"{name} (only in the {'trial' if in_trial else 'baseline'})",
+        measured=float("inf"),
+        limit=limit,
+        largest=float("inf"),
+        baseline=None,
+        trial=None,
+        place=(),
+        elements=0,
+        beyond=0,
+        nonfinite=0,
+    )
+
+
+def _words(record: UpdateRecord) -> str:
+    return trip_words(record.outcome, record.bad, scale=record.scale, layers=len(record.norms))
+
+
+Arithmetic = Callable[[], object]
+Limits = Mapping[str, tuple[float, float]]

@@ -1,0 +1,148 @@
+"""Who decides what happens after a phase: nobody, or the user who steps, runs to a condition and answers trips."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from amptui.engine.course import Stopped
+from amptui.engine.inbox import Inbox
+from amptui.engine.iteration import Choice, GuardedRun, Phase
+from amptui.protocol.commands import (
+    Advance,
+    Answer,
+    Cancel,
+    Close,
+    Command,
+    Condition,
+    Continue,
+    FallBack,
+    Pause,
+)
+from amptui.protocol.events import Event, Intervened, Paused, PhaseDone, Running
+from amptui.protocol.facts import IterationRecord
+
+
+class Unattended:
+    """A clean run: nothing is waited for, every trip is the skip that it is."""
+
+    attended = False
+    interventions = 0
+
+    def after_phase(self, phase: Phase, run: GuardedRun) -> Choice | None:
+        return "go_on" if phase.trip is not None else None
+
+    def after_iteration(self, record: IterationRecord) -> None:
+        return None
+
+
+class LeftTrial(Stopped):
+    """The user left the trial by a command that the conductor must still carry out."""
+
+    def __init__(self, command: Command) -> None:
+        super().__init__(type(command).__name__)
+        self.command = command
+
+
+@dataclass(eq=False)
+class Attended:
+    """Stops where the user wants to: after a phase, an iteration, at a condition, at every trip."""
+
+    inbox: Inbox
+    emit: Callable[[Event], object]
+    attended: bool = True
+    interventions: int = 0
+    #: "phase" and "iteration" stop at the next one; "run" goes on until something stops it.
+    pace: str = "phase"
+    until: Condition | None = None
+    #: Iterations since an update was last applied.
+    without_update: int = 0
+
+    def after_phase(self, phase: Phase, run: GuardedRun) -> Choice | None:
+        run.stepping = self.pace == "phase"
+        if self.pace == "phase" or phase.trip is not None:
+            self.emit(
+                PhaseDone(
+                    step=phase.step,
+                    update=phase.update,
+                    phase=phase.name,
+                    micro_batch=phase.micro_batch,
+                    values=dict(phase.values),
+                    note=phase.note,
+                )
+            )
+        if phase.trip is not None:
+            return self._answered(phase, run)
+        if self.pace == "phase":
+            self._wait(phase.step, "after this phase")
+        else:
+            self._look(phase.step)
+        run.stepping = self.pace == "phase"
+        return None
+
+    def after_iteration(self, record: IterationRecord) -> None:
+        self.without_update = 0 if any(u.applied for u in record.updates) else self.without_update + 1
+        if self.pace == "iteration":
+            self._wait(record.step, "after this iteration")
+        elif self.pace == "run" and self.until is not None and self._holds(self.until, record):
+            self._wait(record.step, f"until {self.until.name}")
+
+    def _answered(self, phase: Phase, run: GuardedRun) -> Choice:
+        """Waits for what the user wants to do about a trip."""
+        command = self._wait(phase.step, "the guard held an update back")
+        choice: Choice = command.choice if isinstance(command, Answer) else "go_on"
+        if choice == "retry":
+            self.interventions += 1
+            self.emit(Intervened(what="retry", step=phase.step))
+        run.stepping = self.pace == "phase"
+        return choice
+
+    def _wait(self, step: int, why: str) -> Command:
+        """Blocks until a command says how to go on, and takes its pace over."""
+        self.emit(Paused(step=step, why=why))
+        while True:
+            command = self.inbox.next()
+            if command is None or isinstance(command, Cancel | Close | FallBack):
+                raise LeftTrial(command if command is not None else Close())
+            if isinstance(command, Advance | Continue | Answer):
+                self._take(command)
+                self.emit(Running(what=self.pace))
+                return command
+
+    def _look(self, step: int) -> None:
+        """Takes what has arrived meanwhile, without waiting."""
+        command = self.inbox.poll()
+        while command is not None:
+            if isinstance(command, Cancel | Close | FallBack):
+                raise LeftTrial(command)
+            if isinstance(command, Pause):
+                self._wait(step, "paused")
+            else:
+                self._take(command)
+            command = self.inbox.poll()
+
+    def _take(self, command: Command) -> None:
+        if isinstance(command, Advance):
+            self.pace, self.until = command.unit, None
+        elif isinstance(command, Continue):
+            self.pace, self.until = "run", command.until
+
+    def _holds(self, condition: Condition, record: IterationRecord) -> bool:
+        value = condition.value
+        updates = record.updates
+        if condition.name == "skip":
+            return any(u.skipped or u.withheld for u in updates)
+        if condition.name == "scale_drop":
+            return record.scale_after < record.scale_before
+        if condition.name == "nonfinite":
+            return any(u.outcome not in ("ok", "no_gradient") for u in updates)
+        if value is None:
+            return False
+        if condition.name == "norm":
+            return any(not math.isfinite(u.norm) or u.norm > value for u in updates)
+        if condition.name == "loss":
+            return any(not math.isfinite(u.loss) or u.loss > value for u in updates)
+        if condition.name == "step":
+            return record.step >= value
+        return self.without_update >= value

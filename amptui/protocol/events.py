@@ -1,0 +1,342 @@
+"""What the engine tells: each event is one fact that has happened.
+
+An event's place in the session is its sequence number, given by the engine's outbox. `durable` events change the
+state of a session and are committed before they are acknowledged; the others are telemetry, recorded in batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from amptui.findings.evidence import TensorDifference
+from amptui.findings.finding import Finding
+from amptui.findings.judgement import Proposal, Row, ScaleCourse, UpdateCounts, Verdict
+from amptui.project import Criteria, Policy
+from amptui.protocol.facts import (
+    CaseFacts,
+    CaseFigures,
+    Digests,
+    Environment,
+    IterationRecord,
+    ModuleFacts,
+    OutputFacts,
+    Pass,
+    PhaseName,
+    UpdateFacts,
+    UpdateRecord,
+)
+
+StageName = Literal["project", "baseline", "criteria", "trial", "verdict", "measure", "report"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    durable: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineStarted(Event):
+    pid: int
+    environment: Environment
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectOpened(Event):
+    """The spec was loaded, checked, moved and frozen; `remainder` batches at the end fill no whole window."""
+
+    name: str
+    spec: str
+    #: `file:line` of the factory or object.
+    defined_at: str | None
+    modules: tuple[ModuleFacts, ...]
+    parameters: int
+    updates: tuple[UpdateFacts, ...]
+    cases: tuple[CaseFacts, ...]
+    batches: int
+    iterations: int
+    remainder: int
+    policy: Policy
+    #: What the project itself asked for; None lets amptui propose.
+    criteria: Criteria | None
+    digests: Digests
+    has_decide: bool
+    has_quality: bool
+    environment: Environment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remarked(Event):
+    """A preflight remark: explained, with its mend; nothing was refused."""
+
+    code: str
+    message: str
+    where: str | None = None
+    advice: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused(Event):
+    """The project cannot be judged as it is: what is wrong, where, and the mend. Nothing was run."""
+
+    code: str
+    message: str
+    where: str | None = None
+    hint: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed(Event):
+    """One iteration run per dtype as an operator probe: what this device supports is tried, not looked up."""
+
+    dtype: str
+    supported: bool
+    error: str | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageStarted(Event):
+    stage: StageName
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progressed(Event):
+    durable: ClassVar[bool] = False
+    stage: StageName
+    what: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputCaptured(Event):
+    """Lines that the project printed."""
+
+    durable: ClassVar[bool] = False
+    stream: Literal["stdout", "stderr"]
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointWritten(Event):
+    name: str
+    path: str
+    sha256: str
+    tensors: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatProved(Event):
+    """The first iterations were run twice from the checkpoint. `difference` names the first tensor that differed."""
+
+    repeatable: bool
+    iterations: int
+    difference: str | None = None
+    step: int | None = None
+    #: Whether there was anything to run (a project without updates has no stretch).
+    advice: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineCaseRun(Event):
+    """A case in true FP32. `noise`: largest difference of two equal runs; `randomness`: of runs with another RNG."""
+
+    figures: CaseFigures
+    noise: Mapping[str, float]
+    randomness: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IterationDone(Event):
+    durable: ClassVar[bool] = False
+    run: Pass
+    record: IterationRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineDone(Event):
+    finite: bool
+    repeatable: bool
+    #: Why the baseline decides nothing, if so.
+    reasons: tuple[str, ...]
+    quality_before: float | None
+    quality: float | None
+    counts: tuple[UpdateCounts, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriteriaProposed(Event):
+    criteria: Criteria
+    proposals: tuple[Proposal, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriteriaLocked(Event):
+    revision: int
+    digest: str
+    criteria: Criteria
+    proposals: tuple[Proposal, ...]
+    #: Why it was changed; empty for the first revision.
+    reason: str
+    #: Whether a trial had already run when this revision was written.
+    after_trial: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialStarted(Event):
+    trial: int
+    policy: Policy
+    iterations: int
+    revision: int
+    attended: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialCaseRun(Event):
+    """A case under the policy on the checkpoint's weights, beside the baseline."""
+
+    figures: CaseFigures
+    differences: tuple[TensorDifference, ...]
+    decision_stands: bool | None
+    baseline_decision: object = None
+    baseline_margin: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseDone(Event):
+    """One phase of a guarded iteration; sent while the user steps, not while the trial runs."""
+
+    durable: ClassVar[bool] = False
+    step: int
+    update: str | None
+    phase: PhaseName
+    micro_batch: int | None
+    values: Mapping[str, float]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardTripped(Event):
+    """The guard held an update back; the weights are untouched. `words` say it to a newcomer."""
+
+    record: UpdateRecord
+    words: str
+    #: Id of the retained case, or None where enough of its kind were kept.
+    retained: str | None
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseRetained(Event):
+    id: str
+    step: int | None
+    update: str | None
+    case: str | None
+    outcome: str
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intervened(Event):
+    """The user did something in mid-run that an unattended run would not: the verdict is marked."""
+
+    what: str
+    step: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeFailed(Event):
+    """User code raised; `under` says whether the policy or true FP32 was on."""
+
+    under: Pass
+    exception: str
+    message: str
+    where: str | None
+    module: str
+    step: int | None
+    case: str | None
+    #: The user's frames, innermost last, as `file:line in function`.
+    frames: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalCaseRun(Event):
+    """A case after the stretch, in one of the two runs."""
+
+    run: Pass
+    figures: CaseFigures
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialDone(Event):
+    trial: int
+    completed: bool
+    counts: tuple[UpdateCounts, ...]
+    scaler: ScaleCourse | None
+    quality: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictReached(Event):
+    trial: int
+    verdict: Verdict
+    #: One sentence for a newcomer.
+    words: str
+    rows: tuple[Row, ...]
+    findings: tuple[Finding, ...]
+    counts: tuple[UpdateCounts, ...]
+    scaler: ScaleCourse | None
+    fp32_regions: tuple[str, ...]
+    interventions: int
+    extremes: Mapping[str, tuple[OutputFacts, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FellBack(Event):
+    """The FP32 checkpoint is restored; `verified` tensors were compared bit for bit afterwards."""
+
+    checkpoint: str
+    verified: int
+    #: Whether "bit for bit" may be said: every part was proven equal and the repeat proof holds.
+    proven: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paused(Event):
+    durable: ClassVar[bool] = False
+    step: int
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running(Event):
+    durable: ClassVar[bool] = False
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cancelled(Event):
+    stage: StageName
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFailed(Event):
+    """The engine met an error of its own that ends what it was doing; the session stays restorable."""
+
+    message: str
+    where: str | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goodbye(Event):
+    """The engine ends by its own decision; an end without it is a crash, whatever the exit code."""
+
+    why: str
