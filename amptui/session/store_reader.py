@@ -202,7 +202,7 @@ def check(folder: SessionFolder, connection: sqlite3.Connection) -> None:
         raise StoreError(f"{shown(folder)} was written by a newer amptui (format {version}); update amptui to read it")
     if version < 1:
         raise damaged(folder, "its format number is missing")
-    (first, *_rest) = connection.execute("PRAGMA quickcheck(1)").fetchall()
+    (first, *_rest) = connection.execute("PRAGMA quick_check(1)").fetchall()
     if first != ("ok",):
         raise damaged(folder, safe_text(first[0]))
 

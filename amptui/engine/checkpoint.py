@@ -1,0 +1,170 @@
+"""The checkpoint on disk: a plain `torch.save` file that is verified before it counts and before it is loaded.
+
+Written as a new file, fsync'd, read back and compared with the live state bit for bit, hashed, renamed, the folder
+fsync'd. It exists once `Store.add_checkpoint` has recorded what `write` returns. Nothing is ever overwritten.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from io import RawIOBase
+from pathlib import Path
+from typing import IO, Any, cast
+
+import torch
+
+from amptui.engine import rng
+from amptui.engine.checkpoint_content import content_of, first_difference
+from amptui.engine.checkpoint_file import describe
+from amptui.engine.checkpoint_loading import CheckpointMismatch, Loading
+from amptui.engine.plain_values import map_tensors
+from amptui.engine.training_state import TrainingState
+from amptui.session.durable import create_file, open_regular, publish, published, temporary_beside, write_all
+from amptui.session.errors import CheckpointDamaged, SessionError
+from amptui.session.folder import SessionFolder
+from amptui.session.manifest import CheckpointRecord, verify_descriptor
+from amptui.text import safe_text
+
+__all__ = ["CheckpointMismatch", "Restored", "restore", "write"]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restored checkpoint said: the batch position it was given, the versions that wrote it.
+
+    `left_out`: generators it has and this process lacks, such as "cuda:1".
+    """
+
+    position: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+def write(
+    folder: SessionFolder, name: str, state: TrainingState, position: Mapping[str, Any] | None = None
+) -> CheckpointRecord:
+    """Writes `state` as checkpoint `name` and returns its record; record it with `Store.add_checkpoint`.
+
+    `position`: plain values that say where in the batches the run stands. Raises NotEnoughSpace before anything is
+    written, NotPlain (naming the path) for state that no safe file can hold, SessionError if the disk fails.
+    """
+    content = content_of(state, position or {})
+    folder.require_space(_bytes_of(content))
+    path = folder.checkpoints / f"{name}-{secrets.token_hex(4)}.pt"
+    temporary = temporary_beside(path)
+    try:
+        descriptor = create_file(temporary)
+        try:
+            _save(content, descriptor)
+            record = _verified(descriptor, content, name, str(path.relative_to(folder.path)))
+        finally:
+            os.close(descriptor)
+        with published(path.with_suffix(".json")) as manifest:
+            manifest.write(record.as_json().encode())
+        publish(temporary, path)
+    except OSError as error:
+        raise SessionError(
+            f"checkpoint {safe_text(name)} could not be written to {safe_text(folder.checkpoints, 4096)}: "
+            f"{error.strerror or error}. Earlier checkpoints are untouched."
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return record
+
+
+def restore(
+    folder: SessionFolder, record: CheckpointRecord, state: TrainingState, *, with_rng: bool = True
+) -> Restored:
+    """Puts checkpoint `record` into the live objects of `state`, in place and bit for bit.
+
+    The file is held against its SHA-256 sums, then against the live objects, before the first of them is touched;
+    afterwards the bits are compared. Gradients become None. Raises CheckpointDamaged or CheckpointMismatch with
+    nothing changed, SessionError if the file cannot be read.
+    """
+    path = folder.path / record.path
+    shown = safe_text(path, 4096)
+    try:
+        descriptor = open_regular(path)
+    except OSError as error:
+        raise SessionError(f"checkpoint {shown} cannot be opened: {error.strerror or error}") from error
+    try:
+        verify_descriptor(descriptor, record, shown)
+        content = _load(descriptor)
+        loading = Loading(content, state)
+        loading.check()
+        loading.apply()
+        generators = rng.RngState.from_plain(map_tensors(content["rng"], torch.clone))
+        left_out = rng.restore(generators) if with_rng else ()
+        return Restored(content["position"], content["amptui"], left_out)
+    finally:
+        os.close(descriptor)
+
+
+def _save(content: Mapping[str, Any], descriptor: int) -> None:
+    sink = _Sink(descriptor)
+    try:
+        torch.save(content, cast(IO[bytes], sink))
+    except (OSError, RuntimeError) as error:
+        # torch says "unexpected pos" where the disk is full: the sink knows why.
+        raise sink.failure or error from error
+    if sink.failure is not None:
+        raise sink.failure
+
+
+def _verified(descriptor: int, content: Mapping[str, Any], name: str, path: str) -> CheckpointRecord:
+    """The record of the file at `descriptor`, which is durable and holds `content` when this returns."""
+    with ThreadPoolExecutor(1) as beside:
+        synced = beside.submit(os.fsync, descriptor)  # the disk works while the processor hashes and compares
+        record = describe(descriptor, name, path, time.time())
+        difference = first_difference(content, _load(descriptor))
+        synced.result()
+    if difference is not None:
+        raise CheckpointDamaged(
+            f"checkpoint {safe_text(name)} was written, but {safe_text(difference)} reads back differently"
+        )
+    return record
+
+
+def _load(descriptor: int) -> dict[str, Any]:
+    """The content of an open file, its tensors mapped; the descriptor's own file, whatever its name says by now."""
+    content: dict[str, Any] = torch.load(
+        Path(f"/proc/self/fd/{descriptor}"), map_location="cpu", weights_only=True, mmap=True
+    )
+    return content
+
+
+def _bytes_of(content: Mapping[str, Any]) -> int:
+    storages: dict[int, int] = {}
+
+    def count(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.layout == torch.strided:
+            storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    map_tensors(dict(content), count)
+    return sum(storages.values())
+
+
+class _Sink(RawIOBase):
+    """The file that torch writes to, on a descriptor of ours; it remembers why a write failed."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.failure: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        try:
+            write_all(self._descriptor, view)
+        except OSError as error:
+            self.failure = self.failure or error
+            raise
+        return len(view)
