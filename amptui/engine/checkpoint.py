@@ -78,9 +78,9 @@ def write(
 
 
 def restore(
-    folder: SessionFolder, record: CheckpointRecord, state: TrainingState, *, with_rng: bool = True
+    record: CheckpointRecord, state: TrainingState, *, folder: SessionFolder, with_rng: bool = True
 ) -> Restored:
-    """Puts checkpoint `record` into the live objects of `state`, in place and bit for bit.
+    """Puts checkpoint `record` of the session in `folder` into the live objects of `state`, in place and bit for bit.
 
     The file is held against its SHA-256 sums, then against the live objects, before the first of them is touched;
     afterwards the bits are compared. Gradients become None. Raises CheckpointDamaged or CheckpointMismatch with

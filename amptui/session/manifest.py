@@ -64,6 +64,11 @@ class CheckpointRecord:
         content = [self.name, self.bytes, self.structure, [asdict(entry) for entry in self.entries]]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def tensors(self) -> int:
+        """How many tensors it holds."""
+        return sum(len(entry.tensors) for entry in self.entries)
+
     def as_json(self) -> str:
         """The manifest as it lies beside the file and in the store; `from_json` reads it back."""
         return json.dumps({**asdict(self), "sha256": self.sha256}, indent=1)
@@ -138,18 +143,18 @@ def verify_descriptor(descriptor: int, record: CheckpointRecord, shown: str) -> 
     digests = hash_extents(descriptor, extents)
     wrong = [entry for entry, digest in zip(record.entries, digests, strict=True) if digest != entry.sha256]
     if wrong or structure != record.structure:
-        raise CheckpointDamaged(
-            f"{shown} is not what was saved: {_damage(wrong, len(record.entries))}; it was not loaded"
-        )
+        raise CheckpointDamaged(f"{shown} is not what was saved: {damage_of(wrong, record)}; it was not loaded")
 
 
-def _damage(wrong: list[CheckpointEntry], entries: int) -> str:
+def damage_of(wrong: list[CheckpointEntry], record: CheckpointRecord) -> str:
+    """What differs, in words; without wrong entries it is the bytes between them."""
     if not wrong:
         return "the zip structure around the tensors differs"
-    if len(wrong) == entries:
+    if len(wrong) == len(record.entries):
         return "every part differs, as if it were another file"
     more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-    return f"{wrong[0].label}{more} differs from its SHA-256"
+    verb = "differ" if more else "differs"
+    return f"{wrong[0].label}{more} {verb} from the recorded SHA-256"
 
 
 def _hash(descriptor: int, extents: Iterable[tuple[int, int]]) -> str:

@@ -1,0 +1,344 @@
+"""The client's side of an engine: start or attach, send and receive, notice its death, end it without remains."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import amptui
+from amptui.protocol.channel import ChannelClosed, ChannelError, Connection, connect
+from amptui.protocol.codec import ProtocolError, UnknownKind, decode_envelope, encode
+from amptui.protocol.commands import Close, Command
+from amptui.protocol.events import EngineFailed, Event, Goodbye
+from amptui.protocol.greeting import Attach, Dropped, Hello, Turned, decode_greeting, encode_greeting
+from amptui.session.death import EngineDeath, Trace, command_line_of, drained, explain, oom_kills, size_of, tail_of
+from amptui.session.engine_file import EngineFile, end_processes, read_engine_file
+from amptui.session.errors import SessionError
+from amptui.session.folder import SessionFolder
+from amptui.session.launch import LaunchError, launch
+from amptui.session.lock import process_start
+from amptui.text import safe_text
+
+__all__ = ["Detached", "EngineDeath", "EngineProcess", "EngineUnavailable"]
+
+PACKAGE = Path(amptui.__file__).resolve().parent
+BOOTSTRAP = PACKAGE / "engine" / "bootstrap.py"
+
+_GREETING_S = 5.0
+#: How long an engine that closed its line may take to die before it is taken for silent.
+_SILENCE_S = 2.0
+_POLL_S = 0.05
+_LAST_LINES = 20
+
+
+class EngineUnavailable(SessionError):
+    """No engine could be started or reached, and why."""
+
+
+class Detached(SessionError):
+    """The engine lives on, but speaks to another client now."""
+
+
+class EngineProcess:
+    """One engine, started by this process or attached to. Not for several threads at once."""
+
+    def __init__(self, folder: SessionFolder, pid: int, connection: Connection, mark: str) -> None:
+        self.folder = folder
+        self.pid = pid
+        #: Events up to this sequence number are in the store already; None until the engine has said hello.
+        self.history: int | None = None
+        #: Sequence number of the last event received, and when anything was last heard (monotonic seconds): an engine
+        #: that lives but says nothing is told from one that works by this.
+        self.last_seq = -1
+        self.last_heard = time.monotonic()
+        #: Telemetry events that the engine left out because this client did not read; the store has them.
+        self.dropped = 0
+        #: The goodbye, once it came: from then on the engine ends by itself.
+        self.goodbye: Goodbye | None = None
+        self._connection = connection
+        self._mark = mark
+        self._child: subprocess.Popen[bytes] | None = None
+        self._pipes: tuple[int, ...] = ()
+        self._pidfd = _pidfd(pid)
+        self._start_ticks = process_start(pid)
+        self._failure: str | None = None
+        self._silent_since: float | None = None
+        self._death: EngineDeath | None = None
+        self._set_aside: deque[Event] = deque()
+        self._oom_kills = oom_kills()
+        self._log_start = size_of(folder.output_log)
+
+    @classmethod
+    def start(
+        cls,
+        python: str | Path,
+        folder: SessionFolder,
+        *,
+        on_disconnect: Literal["wait", "stop"] = "wait",
+        env: Mapping[str, str] | None = None,
+        program: Path = BOOTSTRAP,
+        arguments: Sequence[str] = (),
+    ) -> EngineProcess:
+        """Starts an engine for `folder` in the interpreter `python` and returns at once, before it has said anything.
+
+        The caller must not hold the session's lock. `program` is the file that the interpreter runs, `arguments` are
+        added to its command line. Raises EngineUnavailable if the interpreter cannot be started.
+        """
+        options = ["--folder", str(folder.path), "--on-disconnect", on_disconnect, *arguments]
+        try:
+            launched = launch(python, program, options, os.environ if env is None else env)
+        except LaunchError as error:
+            raise EngineUnavailable(str(error)) from error
+        engine = cls(folder, launched.child.pid, launched.connection, launched.mark)
+        engine._child, engine._pipes = launched.child, launched.pipes
+        return engine
+
+    @classmethod
+    def attach(cls, folder: SessionFolder, *, take_over: bool = False) -> EngineProcess:
+        """Attaches to the living engine of `folder`; its `history` is known when this returns.
+
+        With `take_over`, a client that is attached now is put out. Raises EngineUnavailable.
+        """
+        said = read_engine_file(folder)
+        if said is None or not said.is_alive:
+            raise EngineUnavailable(f"no engine runs for session {safe_text(folder.session_id)}")
+        if said.socket is None:
+            raise EngineUnavailable(f"the engine (process {said.pid}) could open no socket: nobody can attach to it")
+        try:
+            connection = connect(Path(said.socket))
+        except ChannelError as error:
+            raise EngineUnavailable(f"the engine (process {said.pid}) cannot be reached: {error}") from error
+        try:
+            engine = cls(folder, said.pid, connection, said.mark)
+            engine._greet(take_over=take_over)
+        except BaseException:
+            connection.close()
+            raise
+        return engine
+
+    def _greet(self, *, take_over: bool) -> None:
+        try:
+            self._connection.send(encode_greeting(Attach(pid=os.getpid(), take_over=take_over)), _GREETING_S)
+            line = self._connection.receive(_GREETING_S)
+            greeting = None if line is None else decode_greeting(line)
+        except (ChannelError, ProtocolError) as error:
+            raise EngineUnavailable(f"the engine (process {self.pid}) hung up: {error}") from error
+        if isinstance(greeting, Turned):
+            raise EngineUnavailable(f"the engine (process {self.pid}) turned this client away: {greeting.why}")
+        if not isinstance(greeting, Hello):
+            raise EngineUnavailable(f"the engine (process {self.pid}) lives but does not answer; it may hang")
+        self.history = greeting.history
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        if self._death is not None:
+            return False
+        if self._pidfd is not None:
+            return not _readable(self._pidfd, 0)
+        if self._child is not None:
+            return self._child.poll() is None
+        return process_start(self.pid) == self._start_ticks
+
+    def send(self, command: Command) -> None:
+        """Sends `command`; lost without a word if the engine is dying, which `receive` then tells."""
+        with suppress(ChannelError):
+            self._connection.send(encode(command), timeout=_GREETING_S)
+
+    def receive(self, timeout: float | None = None) -> Event | EngineDeath | None:
+        """The next event, or how the engine died; None after `timeout` seconds, and for ever after its goodbye.
+
+        All that was sent before a death comes first. Raises Detached once another client has taken over.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            if self._set_aside:
+                return self._set_aside.popleft()
+            if self._death is not None or self.goodbye is not None:
+                return self._death
+            ended = not self.alive  # asked before reading: what a dead process sent is all there already
+            event = self._read_one()
+            if event is not None:
+                return event
+            if ended or self._is_silent():
+                self._death = self._dead()
+                continue
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            self._wait(left)
+
+    def stop(self, patience: float = 5.0) -> None:
+        """Ends the engine and all that it started: asks, then SIGTERM, then SIGKILL, each after `patience` seconds.
+
+        Events that come meanwhile are kept for `receive`. A second call does nothing.
+        """
+        if self._death is None and self.alive:
+            self.send(Close())
+            if not self._ends_within(patience):
+                self._signal_group(signal.SIGTERM)
+                if not self._ends_within(patience):
+                    self._signal_group(signal.SIGKILL)
+                    self._ends_within(patience)
+        self._ends_within(0)
+        self._clear_remains()
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the engine; if it was started with `on_disconnect="wait"`, it finishes its phase and waits."""
+        self._connection.close()
+        for descriptor in (*self._pipes, *(() if self._pidfd is None else (self._pidfd,))):
+            os.close(descriptor)
+        self._pipes, self._pidfd = (), None
+
+    def __enter__(self) -> EngineProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _read_one(self) -> Event | None:
+        """The next event that is here already."""
+        while True:
+            try:
+                line = self._connection.receive(0)
+            except ChannelClosed:
+                line = None
+                self._silent_since = self._silent_since or time.monotonic()
+            if line is None:
+                return None
+            self.last_heard = time.monotonic()
+            event = self._understood(line)
+            if event is not None:
+                return event
+
+    def _understood(self, line: bytes) -> Event | None:
+        greeting = decode_greeting(line)
+        if isinstance(greeting, Hello):
+            self.history = greeting.history
+        elif isinstance(greeting, Dropped):
+            self.dropped += greeting.events
+        elif isinstance(greeting, Turned):
+            raise Detached(f"the engine (process {self.pid}) speaks to another client: {greeting.why}")
+        if greeting is not None:
+            return None
+        try:
+            envelope = decode_envelope(line)
+        except UnknownKind:  # from a newer engine; nothing that this client could show
+            return None
+        self.last_seq = envelope.seq
+        if isinstance(envelope.event, Goodbye):
+            self.goodbye = envelope.event
+        if isinstance(envelope.event, EngineFailed):
+            self._failure = envelope.event.message
+        return envelope.event
+
+    def _wait(self, left: float | None) -> None:
+        """Until something may have happened: a line, or the end of the process."""
+        waiting = select.poll()
+        if self._silent_since is None:
+            waiting.register(self._connection, select.POLLIN)
+        else:
+            left = min(_POLL_S, left or _POLL_S)
+        if self._pidfd is not None:
+            waiting.register(self._pidfd, select.POLLIN)
+        else:
+            left = min(_POLL_S, left or _POLL_S)
+        waiting.poll(None if left is None else left * 1000)
+
+    def _is_silent(self) -> bool:
+        return self._silent_since is not None and time.monotonic() - self._silent_since > _SILENCE_S
+
+    # --- its end ------------------------------------------------------------------------------------------------------
+
+    def _ends_within(self, seconds: float) -> bool:
+        """Whether the process has ended after at most `seconds`; reads on meanwhile, so that it can say goodbye."""
+        deadline = time.monotonic() + seconds
+        while True:
+            ended = not self.alive
+            with suppress(Detached, ChannelError, ProtocolError):
+                while (event := self._read_one()) is not None:
+                    self._set_aside.append(event)
+            left = deadline - time.monotonic()
+            if ended or left <= 0:
+                return ended
+            self._wait(min(left, 0.25))
+
+    def _dead(self) -> EngineDeath:
+        """What is to be said of an engine that is dead, or silent for good."""
+        if self.alive:
+            how, words = self._silence()
+        else:
+            self._clear_remains()
+            fault = tail_of(self.folder.path / "fault.log", 0)
+            status = None if self._child is None else self._child.returncode
+            how, words = explain(
+                Trace(
+                    status=status,
+                    fault=fault,
+                    failure=self._failure,
+                    oom_kills=oom_kills() - self._oom_kills,
+                    own_code=(str(PACKAGE),),
+                )
+            )
+        return EngineDeath(how=how, words=words, last_output=self._last_output())
+
+    def _silence(self) -> tuple[str, str]:
+        running = command_line_of(self.pid)
+        if "bootstrap.py" not in running and "--channel" not in running:
+            program = safe_text(running, 120)
+            words = f"The project's code replaced the engine (process {self.pid}) by another program (exec): {program}"
+            return "replaced", words
+        closed = "its line is closed: the project's code closed files that are not its own"
+        return "silent", f"The engine (process {self.pid}) still runs, but {closed}."
+
+    def _last_output(self) -> tuple[str, ...]:
+        """The last lines: what the log has, then what the engine could no longer read from its pipes."""
+        text = tail_of(self.folder.output_log, self._log_start)
+        for descriptor in self._pipes:
+            text += drained(descriptor)
+        return tuple(line for line in text.replace("\r", "\n").split("\n") if line.strip())[-_LAST_LINES:]
+
+    def _signal_group(self, number: int) -> None:
+        with suppress(OSError):
+            if os.getpgid(self.pid) == self.pid:
+                os.killpg(self.pid, number)
+            else:
+                os.kill(self.pid, number)
+
+    def _clear_remains(self) -> None:
+        """Ends what the engine left running. Its own group first, while its number cannot have been given away."""
+        if self._child is not None and self._child.returncode is None:
+            with suppress(OSError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._child.wait()
+        end_processes(self._mark, group=self.pid)
+        said = read_engine_file(self.folder)
+        if said is not None and said.mark == self._mark:
+            if said.socket is not None:
+                Path(said.socket).unlink(missing_ok=True)
+            EngineFile.remove(self.folder)
+
+
+def _pidfd(pid: int) -> int | None:
+    if not hasattr(os, "pidfd_open"):
+        return None
+    with suppress(OSError):
+        return os.pidfd_open(pid)
+    return None
+
+
+def _readable(descriptor: int, milliseconds: int) -> bool:
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(milliseconds))
