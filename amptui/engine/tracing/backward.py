@@ -56,13 +56,11 @@ class ForwardIndex:
 
     ops: dict[int, list[ForwardOp]] = field(default_factory=dict)
     #: Line to module, for code that backward runs again outside of its module's call.
-    modules: dict[Line, str | None] = field(default_factory=dict)
+    modules: dict[Line | None, str | None] = field(default_factory=dict)
 
     def note(self, sequence: int, op: ForwardOp) -> None:
         """Remember `op` as what the node with this number belongs to."""
         self.ops.setdefault(sequence, []).append(op)
-        if op.line is not None:
-            self.modules[op.line] = op.module
 
     def find(self, node: Any) -> ForwardOp | None:
         """The forward op of an autograd node."""
@@ -73,6 +71,8 @@ class ForwardIndex:
             if _belongs(op.aten, name):
                 return op
         if is_custom(node):
+            # The first op inside may have been autocast's cast of a weight, which makes a node of its own.
+            same = same or self.ops.get(sequence + 1, [])
             return same[0] if same else None
         # An in-place op on a view gets a second node (CopySlices) right after its own.
         before = self.ops.get(sequence - 1, [])
@@ -88,7 +88,7 @@ def is_custom(node: Any) -> bool:
 
 def node_stem(name: str) -> str:
     """`Sqrt` for `SqrtBackward0`."""
-    return _SUFFIX.sub("", name.split("::")[-1])
+    return _SUFFIX.sub("", name.rsplit("::", maxsplit=1)[-1])
 
 
 def _belongs(aten: str, stem: str) -> bool:

@@ -17,11 +17,11 @@ from amptui.engine.tracing.screening import Before, Screening
 from amptui.engine.tracing.values import TensorFacts, dtype_name
 
 
-class OpTracer(TorchDispatchMode):
+class OpTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Watches the ops of one thread. Values are read, none is changed: results keep their bits."""
 
     def __init__(self, recording: Recording, calls: TorchCalls) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._recording = recording
         self._calls = calls
         self._screening = Screening(recording, calls)
@@ -65,7 +65,8 @@ class OpTracer(TorchDispatchMode):
                 TensorFacts(dtype=dtype_name(t.dtype), shape=tuple(t.shape), low=None, high=None)
                 for t in call.tensors()
             )
-            self._recording.failure = Failure(self._recording.place(call.facts, self._calls), inputs, error)
+            place = self._recording.place(call.facts, self._calls)
+            self._recording.failures.append(Failure(place, inputs, error))
             raise
 
     def _screen_batch_norm(

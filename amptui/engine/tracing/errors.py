@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -39,7 +40,10 @@ _MESSAGES: tuple[tuple[Problem, re.Pattern[str]], ...] = tuple(
         ("half_parameters", r"attempting to unscale fp16 gradients"),
         ("autocast_device", r"(unsupported autocast device_type|expected.*device_type.*autocast)"),
         ("unsupported_op", r"not implemented for '?(c10::)?(half|bfloat16|float16)"),
-        ("unsupported_op", r"(unsupported|not supported|only supports?|does not support)[^.]*(half|bfloat16|float16|low precision|scalartype)"),
+        (
+            "unsupported_op",
+            r"(unsupported|not supported|only supports?|does not support)[^.]*(half|bfloat16|float16|low precision|scalartype)",
+        ),
         ("unsupported_op", r"(half|bfloat16|float16)\S* (precision )?(is |are )?not (yet )?supported"),
         ("unsupported_op", r"could not create a primitive"),
         ("dtype_mismatch", r"(same|matching|different|mismatched) (scalar |data |d)?types?"),
@@ -119,19 +123,20 @@ def locate_error(
     error: BaseException,
     modules: nn.Module | dict[str, nn.Module] | ModulePaths,
     *,
-    failure: Failure | None = None,
+    failures: Sequence[Failure] = (),
     api: str | None = None,
     autocast_seen: bool = False,
     outside: str = "loss",
 ) -> ErrorPlace:
     """Find the place of an exception from its traceback and, if the run was traced, from the op that raised.
 
-    `failure` is the newest failure of the trace and counts only if this exception came from it; `autocast_seen` says
-    that autocast was on earlier in the run.
+    `failures` are those that the trace saw (user code may have caught some); `api` is the torch call in flight;
+    `autocast_seen` says that autocast was on earlier in the run.
     """
     paths = modules if isinstance(modules, ModulePaths) else ModulePaths(modules)
     from_traceback = _from_traceback(error, paths, outside, api)
-    if failure is None or not _same_error(error, failure.error):
+    failure = _failure_of(error, failures)
+    if failure is None:
         return _refine(from_traceback, autocast_seen)
     place = failure.place
     line = str(place.line) if place.line is not None else from_traceback.line
@@ -155,13 +160,20 @@ def locate_error(
     return _refine(located, autocast_seen)
 
 
-def _same_error(error: BaseException, other: BaseException) -> bool:
-    seen: BaseException | None = error
-    while seen is not None:
-        if seen is other or (type(seen) is type(other) and str(seen) == str(other)):
-            return True
-        seen = seen.__cause__ or seen.__context__
-    return False
+def _failure_of(error: BaseException, failures: Sequence[Failure]) -> Failure | None:
+    """The op that raised this exception or one that it was raised from; equal text counts, as threads copy errors."""
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.__cause__ or link.__context__
+    for failure in failures:
+        if any(failure.error is e for e in chain):
+            return failure
+    for failure in failures:
+        if any(type(failure.error) is type(e) and str(failure.error) == str(e) for e in chain):
+            return failure
+    return None
 
 
 def _from_traceback(error: BaseException, paths: ModulePaths, outside: str, api: str | None) -> ErrorPlace:

@@ -143,7 +143,7 @@ def _trace_at(
         else:
             with tracer:
                 value = run()
-    except Exception as raised:  # noqa: BLE001 - user code may raise anything; it is the finding
+    except Exception as raised:
         error = raised
         if isinstance(tracer, Tracer):
             place = tracer.locate(raised)

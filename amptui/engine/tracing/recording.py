@@ -42,7 +42,8 @@ class Recording:
     device: str = "cpu"
     tape: Tape = field(default_factory=Tape)
     index: ForwardIndex = field(default_factory=ForwardIndex)
-    failure: Failure | None = None
+    #: In the order of raising; user code may have caught some.
+    failures: list[Failure] = field(default_factory=list)
     _op_facts: dict[OpOverload, OpFacts] = field(default_factory=dict)
 
     def facts(self, func: OpOverload) -> OpFacts:
@@ -53,14 +54,22 @@ class Recording:
         return facts
 
     def note(self, facts: OpFacts) -> None:
-        """In forward: remember what the newest autograd node belongs to."""
+        """In forward: remember what the newest autograd node belongs to, and which module each line belongs to."""
         sequence = newest_sequence()
         known = self.index.ops.get(sequence)
-        if known is not None and (self.stack.at_home or facts.aten == known[-1].aten):
+        is_new = known is None or not (self.stack.at_home or facts.aten == known[-1].aten)
+        if not is_new and torch.is_grad_enabled():
             return
+        # Without gradients no node is made, but a checkpoint repeats these lines later with gradients.
         frame = user_frame(sys._getframe(1))
         line = line_of(frame) if frame is not None else None
-        self.index.note(sequence, ForwardOp(facts.aten, facts.name, self.stack.current(), line))
+        module = self.stack.current()
+        if current_node() is None:
+            self.index.modules[line] = module
+        elif module is None:
+            module = self.index.modules.get(line)
+        if is_new:
+            self.index.note(sequence, ForwardOp(facts.aten, facts.name, module, line))
 
     def place(self, facts: OpFacts, calls: TorchCalls) -> Place:
         """Where the op that is being dispatched in the thread of `calls` belongs."""
@@ -74,7 +83,7 @@ class Recording:
             frame = user_frame(frame)
         line = line_of(frame) if frame is not None else None
         module = self.stack.current()
-        if module is None and node is not None and line is not None:
+        if module is None and node is not None:
             module = self.index.modules.get(line)
         in_loss = module is None and self.outside == "loss"
         return Place(

@@ -38,7 +38,15 @@ _TORCH_NAMES = {
     "_local_scalar_dense": "item",
 }
 #: Outputs that share memory although the schema does not say so, or that hold nothing new.
-_PASSIVE = {"_unsafe_view", "_reshape_alias", "lift", "lift_fresh", "lift_fresh_copy", "_local_scalar_dense", "is_same_size"}
+_PASSIVE = {
+    "_unsafe_view",
+    "_reshape_alias",
+    "lift",
+    "lift_fresh",
+    "lift_fresh_copy",
+    "_local_scalar_dense",
+    "is_same_size",
+}
 #: Memory that nobody has written yet: whatever it holds is no event.
 _UNINITIALISED = {
     "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize_", "set_",
@@ -154,7 +162,10 @@ class Call:
         if not written:
             return []
         return tensors_in(
-            [*(a for i, a in enumerate(self.args) if i in written), *(v for k, v in self.kwargs.items() if k in written)]
+            [
+                *(a for i, a in enumerate(self.args) if i in written),
+                *(v for k, v in self.kwargs.items() if k in written),
+            ]
         )
 
     def statistics(self) -> list[Tensor]:
@@ -205,4 +216,6 @@ def is_sentinel_cast(source: Tensor, low_end: float) -> bool:
         return False
     if any(math.isclose(value, torch.finfo(dtype).min, rel_tol=1e-2) for dtype in (torch.float32, torch.bfloat16)):
         return True
-    return value <= -1e6 and math.isclose(value, float(f"{value:.0e}"), rel_tol=1e-2 if source.dtype == torch.bfloat16 else 1e-6)
+    return value <= -1e6 and math.isclose(
+        value, float(f"{value:.0e}"), rel_tol=1e-2 if source.dtype == torch.bfloat16 else 1e-6
+    )

@@ -39,8 +39,9 @@ class Line:
         return linecache.getline(self.file, self.number).strip()
 
 
-@functools.lru_cache(maxsize=None)
-def _is_file_of_user(file: str) -> bool:
+@functools.cache
+def is_file_of_user(file: str) -> bool:
+    """Whether `file` belongs to the project or a library it uses."""
     if file.startswith("<"):  # frozen importlib, generated code
         return False
     if file.startswith((*_TORCH, _AMPTUI + "/")):
@@ -50,7 +51,7 @@ def _is_file_of_user(file: str) -> bool:
 
 def is_user_code(code: CodeType) -> bool:
     """Whether this code belongs to the project (or a library it uses) rather than to torch, Python or amptui."""
-    return _is_file_of_user(code.co_filename)
+    return is_file_of_user(code.co_filename)
 
 
 def user_frame(frame: FrameType | None, *, inside_backward: bool = False) -> FrameType | None:

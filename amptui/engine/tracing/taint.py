@@ -24,7 +24,7 @@ def storage_key(tensor: Tensor) -> int | None:
 
 def geometry(tensor: Tensor) -> Geometry:
     """Which part of its storage a tensor is."""
-    return tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
+    return int(tensor.storage_offset()), tuple(tensor.shape), tuple(tensor.stride())
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class StorageMarks:
         ids = frozenset(ids)
         if old is not None and not covers_storage(tensor):
             ids |= old.ids
-        reserved = old.reserved if old is not None else StorageWeakRef(tensor.untyped_storage())
+        reserved = old.reserved if old is not None else StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
         self._marks[key] = Mark(ids, geometry(tensor), kinds, reserved)
 
     def clear(self, tensor: Tensor) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +14,6 @@ from amptui.engine.tracing.calls import TorchCalls
 from amptui.engine.tracing.dispatch import OpTracer
 from amptui.engine.tracing.errors import ErrorPlace, locate_error
 from amptui.engine.tracing.modules import ModulePaths, ModuleStack
-from amptui.engine.tracing.origin import Origin
 from amptui.engine.tracing.recording import Recording
 from amptui.engine.tracing.tape import KnownTensors
 
@@ -79,8 +76,8 @@ class Tracer:
         return locate_error(
             error,
             self._paths,
-            failure=self._recording.failure,
-            api=self._calls.name if self._recording.failure is None else None,
+            failures=self._recording.failures,
+            api=self._calls.name,
             autocast_seen=self.autocast_seen,
             outside=self._recording.outside,
         )

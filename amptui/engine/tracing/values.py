@@ -78,7 +78,7 @@ def extent(tensor: Tensor) -> Extent | None:
 def is_finite(span: Extent) -> bool:
     """Whether all values of a tensor with these extremes are finite."""
     low, high = span
-    return -_INF < low and high < _INF  # both comparisons are false for NaN
+    return low > -_INF and high < _INF  # both comparisons are false for NaN
 
 
 def kinds_of(tensor: Tensor, span: Extent | None = None) -> frozenset[Kind]:

@@ -1,0 +1,191 @@
+"""FP32 regions: modules whose forward runs with autocast off on float32 inputs, and the search for the few that help."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from amptui.engine.tracing.modules import ModulePaths
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+class RegionError(ValueError):
+    """A region that cannot be, with what to choose instead."""
+
+
+@dataclass
+class Fp32Regions:
+    """Regions that are in force, and how often each was called."""
+
+    calls: dict[str, int] = field(default_factory=dict)
+
+    def never_called(self) -> tuple[str, ...]:
+        """Regions without effect: modules that are used for their weights only, such as `MultiheadAttention.out_proj`."""
+        return tuple(path for path, count in self.calls.items() if count == 0)
+
+    def check(self) -> None:
+        """Raise `RegionError` if a region was never called, once something has run."""
+        unused = self.never_called()
+        if unused:
+            parents = sorted({path.rpartition(".")[0] for path in unused})
+            raise RegionError(
+                f"FP32 region {', '.join(unused)}: the module was never called, so nothing ran in FP32 "
+                f"(its owner uses the weights directly). Choose the owner instead: {', '.join(map(repr, parents))}."
+            )
+
+
+@contextmanager
+def fp32_regions(
+    modules: nn.Module | Mapping[str, nn.Module], paths: Sequence[str], *, device: str = "cpu", cast_back: bool = False
+) -> Iterator[Fp32Regions]:
+    """Run these modules in FP32 inside the context.
+
+    `module.forward` is replaced on the instance, which leaves names, state_dict and hooks as they are, and put back at
+    the end. Half inputs, also inside dicts and lists, become float32; outputs stay float32 (the next autocast op
+    casts), or are cast to the autocast dtype with `cast_back`, which can overflow again at the edge. Raises `RegionError`
+    for unknown paths and for modules with half parameters.
+    """
+    by_path = ModulePaths(modules).by_path()
+    regions = Fp32Regions(dict.fromkeys(outermost(paths), 0))
+    replaced: list[tuple[nn.Module, Any]] = []
+    try:
+        for path in regions.calls:
+            module = by_path.get(path)
+            if module is None:
+                raise RegionError(f"FP32 region {path!r}: the model has no such module. {_near(path, by_path)}")
+            _refuse_half_parameters(path, module)
+            replaced.append((module, module.__dict__.get("forward")))
+            module.forward = _in_fp32(module.forward, regions, path, device, cast_back)
+        yield regions
+    finally:
+        for module, own_forward in reversed(replaced):
+            del module.forward
+            if own_forward is not None:
+                module.forward = own_forward
+
+
+def outermost(paths: Sequence[str]) -> tuple[str, ...]:
+    """The paths without those that lie inside another one."""
+    return tuple(p for p in dict.fromkeys(paths) if not any(q != p and is_inside(p, q) for q in paths))
+
+
+def is_inside(path: str, region: str) -> bool:
+    """Whether a module path is the region or lies in it."""
+    return region in ("", path) or path.startswith(region + ".")
+
+
+def _in_fp32(
+    forward: Callable[..., Any], regions: Fp32Regions, path: str, device: str, cast_back: bool
+) -> Callable[..., Any]:
+    def widen(value: object) -> object:
+        return value.float() if isinstance(value, Tensor) and value.dtype in _HALF else value
+
+    @functools.wraps(forward)
+    def in_fp32(*args: Any, **kwargs: Any) -> Any:
+        regions.calls[path] += 1
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        args, kwargs = pytree.tree_map(widen, (args, kwargs))
+        with torch.autocast(device, enabled=False):
+            out = forward(*args, **kwargs)
+        if not cast_back or dtype is None:
+            return out
+        return pytree.tree_map(lambda v: v.to(dtype) if isinstance(v, Tensor) and v.dtype == torch.float32 else v, out)
+
+    return in_fp32
+
+
+def _refuse_half_parameters(path: str, module: nn.Module) -> None:
+    for name, parameter in module.named_parameters():
+        if parameter.dtype in _HALF:
+            raise RegionError(
+                f"FP32 region {path!r}: its parameter {name} is {str(parameter.dtype).removeprefix('torch.')}. "
+                "Keep parameters in float32 (remove `.half()`); autocast casts them as needed."
+            )
+
+
+def _near(path: str, by_path: Mapping[str, nn.Module]) -> str:
+    wanted = path.split(".")
+    depth = max((len([1 for a, b in zip(wanted, p.split("."), strict=False) if a == b]) for p in by_path), default=0)
+    parent = ".".join(wanted[:depth])
+    children = [p for p in by_path if p.rpartition(".")[0] == parent and p != parent]
+    return f"Inside {parent!r} there are: {', '.join(children[:8])}." if children else ""
+
+
+# The search
+
+
+class Place(Protocol):
+    """What the search reads of an origin."""
+
+    @property
+    def module(self) -> str:
+        """Dotted path, or the name of a user function."""
+
+    @property
+    def is_source(self) -> bool:
+        """Whether the value was there before anything ran."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionSearch:
+    """What a search found."""
+
+    regions: tuple[str, ...]
+    #: Whether the failure is gone with these regions.
+    solved: bool
+    #: Replays used, the last of which is the proof.
+    replays: int
+    #: Why not, where it is not solved.
+    reason: str = ""
+
+
+def find_regions(
+    replay: Callable[[tuple[str, ...]], Sequence[Place]],
+    modules: nn.Module | Mapping[str, nn.Module],
+    *,
+    limit: int = 12,
+) -> RegionSearch:
+    """The regions that make a failing iteration finite, led by its origins: k faults take k + 1 replays.
+
+    `replay(regions)` repeats the iteration with these regions in FP32 and returns its origins, earliest first; none
+    means that it was finite. Each round the module of every origin so far unseen becomes a region; where a region itself still
+    fails, its parent takes its place. Code outside of all modules, and values that were bad from the start, no region can mend.
+    """
+    known = ModulePaths(modules).by_path()
+    regions: tuple[str, ...] = ()
+    for replays in range(1, limit + 1):
+        origins = replay(regions)
+        if not origins:
+            return RegionSearch(regions=regions, solved=True, replays=replays)
+        first = origins[0]
+        if first.is_source:
+            return RegionSearch(
+                regions=regions, solved=False, replays=replays, reason="a value was bad before any op ran"
+            )
+        if first.module not in known:
+            reason = f"the fault is in the code of {first.module!r}, outside of all modules: cast there with .float()"
+            return RegionSearch(regions=regions, solved=False, replays=replays, reason=reason)
+        wider = _widened(first.module, regions)
+        if wider is None:
+            reason = "the whole model in FP32 fails as well"
+            return RegionSearch(regions=regions, solved=False, replays=replays, reason=reason)
+        regions = outermost((*regions, wider))
+    return RegionSearch(regions=regions, solved=False, replays=limit, reason=f"not finite after {limit} replays")
+
+
+def _widened(module: str, regions: tuple[str, ...]) -> str | None:
+    """The module, or the parent of the region that it already lies in; None above the root."""
+    inside = next((region for region in regions if is_inside(module, region)), None)
+    if inside is None:
+        return module
+    if inside == "":
+        return None
+    return inside.rpartition(".")[0]
