@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 
-class UnknownKind(ProtocolError):  # noqa: N818 - a kind of protocol error, as its base says
+class UnknownKind(ProtocolError):
     """A well-formed object of a kind that this amptui does not know, such as one from a newer version."""
 
 

@@ -16,6 +16,9 @@ from amptui.session.lock import process_start
 
 NAME = "engine.json"
 
+#: Where the engine's `faulthandler` writes: a file, because a pipe's reader would die with the process.
+FAULTS = "fault.log"
+
 #: Environment variable with a random value per engine. Whatever the project's code starts inherits it, also what leaves
 #: the process group, so that nothing is left behind on the device.
 MARK_VARIABLE = "AMPTUI_ENGINE"

@@ -20,7 +20,7 @@ from amptui.protocol.commands import Close, Command
 from amptui.protocol.events import EngineFailed, Event, Goodbye
 from amptui.protocol.greeting import Attach, Dropped, Hello, Turned, decode_greeting, encode_greeting
 from amptui.session.death import EngineDeath, Trace, command_line_of, drained, explain, oom_kills, size_of, tail_of
-from amptui.session.engine_file import EngineFile, end_processes, read_engine_file
+from amptui.session.engine_file import FAULTS, EngineFile, end_processes, read_engine_file
 from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
 from amptui.session.launch import LaunchError, launch
@@ -37,6 +37,7 @@ _GREETING_S = 5.0
 _SILENCE_S = 2.0
 _POLL_S = 0.05
 _LAST_LINES = 20
+_FAULT_LINES = 8
 
 
 class EngineUnavailable(SessionError):
@@ -280,7 +281,7 @@ class EngineProcess:
             how, words = self._silence()
         else:
             self._clear_remains()
-            fault = tail_of(self.folder.path / "fault.log", 0)
+            fault = tail_of(self.folder.path / FAULTS)
             status = None if self._child is None else self._child.returncode
             how, words = explain(
                 Trace(
@@ -303,11 +304,13 @@ class EngineProcess:
         return "silent", f"The engine (process {self.pid}) still runs, but {closed}."
 
     def _last_output(self) -> tuple[str, ...]:
-        """The last lines: what the log has, then what the engine could no longer read from its pipes."""
+        """The last lines: what the log has, what the engine could no longer read from its pipes, where it crashed."""
         text = tail_of(self.folder.output_log, self._log_start)
         for descriptor in self._pipes:
             text += drained(descriptor)
-        return tuple(line for line in text.replace("\r", "\n").split("\n") if line.strip())[-_LAST_LINES:]
+        printed = [line for line in text.replace("\r", "\n").split("\n") if line.strip()]
+        fault = tail_of(self.folder.path / FAULTS).splitlines()[:_FAULT_LINES]
+        return (*printed[len(fault) - _LAST_LINES :], *fault)
 
     def _signal_group(self, number: int) -> None:
         with suppress(OSError):
