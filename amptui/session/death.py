@@ -88,12 +88,23 @@ def signal_name(number: int) -> str:
 
 def _place(fault: str, own_code: Sequence[str]) -> str:
     """Where in Python the process was, from faulthandler's text: the innermost frame that is no library's."""
-    frames = list(_FRAME.finditer(fault))
+    frames = list(_FRAME.finditer("\n".join(crash_lines(fault))))
     outside = [frame for frame in frames if not _is_library(frame["file"], own_code)]
     if not frames:
         return ""
     frame = (outside or frames)[0]
     return f", at {frame['file']}:{frame['line']} in {frame['function']}"
+
+
+def crash_lines(fault: str) -> tuple[str, ...]:
+    """What crashed and the stack of the thread that did, from faulthandler's text on all threads."""
+    lines = fault.splitlines()
+    said = [line for line in lines if line.startswith("Fatal Python error")][:1]
+    for start, line in enumerate(lines):
+        if line.startswith("Current thread"):
+            end = next((n for n in range(start, len(lines)) if not lines[n].strip()), len(lines))
+            return (*said, *lines[start:end])
+    return tuple(said)
 
 
 def _is_library(file: str, own_code: Sequence[str]) -> bool:

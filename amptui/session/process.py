@@ -19,7 +19,17 @@ from amptui.protocol.codec import ProtocolError, UnknownKind, decode_envelope, e
 from amptui.protocol.commands import Close, Command
 from amptui.protocol.events import EngineFailed, Event, Goodbye
 from amptui.protocol.greeting import Attach, Dropped, Hello, Turned, decode_greeting, encode_greeting
-from amptui.session.death import EngineDeath, Trace, command_line_of, drained, explain, oom_kills, size_of, tail_of
+from amptui.session.death import (
+    EngineDeath,
+    Trace,
+    command_line_of,
+    crash_lines,
+    drained,
+    explain,
+    oom_kills,
+    size_of,
+    tail_of,
+)
 from amptui.session.engine_file import FAULTS, EngineFile, end_processes, read_engine_file
 from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
@@ -309,7 +319,7 @@ class EngineProcess:
         for descriptor in self._pipes:
             text += drained(descriptor)
         printed = [line for line in text.replace("\r", "\n").split("\n") if line.strip()]
-        fault = tail_of(self.folder.path / FAULTS).splitlines()[:_FAULT_LINES]
+        fault = crash_lines(tail_of(self.folder.path / FAULTS))[:_FAULT_LINES]
         return (*printed[len(fault) - _LAST_LINES :], *fault)
 
     def _signal_group(self, number: int) -> None:
