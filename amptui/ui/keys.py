@@ -45,7 +45,7 @@ KEYS: tuple[Key, ...] = (
         "fall_back",
         ("F",),
         "fall back",
-        "put the FP32 checkpoint back (F again confirms; if a phase hangs for 5 s, a new engine is offered)",
+        "put the FP32 checkpoint back (F again confirms)",
         "Trial",
         3,
     ),

@@ -179,10 +179,12 @@ class Outcomes:
         self._ranks.append(step, OUTCOMES.index(outcome))
 
     def recent(self, count: int) -> list[Outcome | None]:
-        """The outcomes of the last `count` steps, oldest first; None before the first step."""
-        if self.last is None or count <= 0:
+        """The outcomes of the last `count` steps, oldest first; fewer where there have been fewer."""
+        first, last = self._ranks.first, self._ranks.last
+        if first is None or last is None or count <= 0:
             return []
-        return self.over(self.last - count + 1, self.last, count)
+        begin = max(first, last - count + 1)
+        return self.over(begin, last, last - begin + 1)
 
     def over(self, first: int, last: int, count: int) -> list[Outcome | None]:
         """The steps `first` to `last` in `count` places, the worst of each; None where nothing is known."""

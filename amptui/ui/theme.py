@@ -1,8 +1,8 @@
 """How things look: a neutral theme that is the same in 256 colours as in millions, and a plain one for `NO_COLOR`.
 
-Every colour is one of the fixed 240 of the 256-colour palette, so nothing is rounded on the way: over SSH and in tmux,
-where millions of colours are not announced, common themes turn navy, teal or black. The short codes also make every
-repaint smaller. Colour only supports: each state also has a shape (`Glyphs`).
+Over SSH and in tmux, where millions of colours are not announced, common themes turn navy, teal or black. Here every
+hue is one of the fixed colours of the palette of 256, and a grey moves by one step of its ramp at most. The short codes
+also make every repaint smaller. Colour only supports: each state also has a shape (`Glyphs`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ THEMES: tuple[ThemeName, ...] = ("dark", "light", "plain")
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours by role, and the ground they stand on."""
+    """Colours by role, and the ground they stand on. The numbers beside them are those of the palette of 256."""
 
     background: str
     #: A bar or a selected row.
@@ -36,34 +36,34 @@ DARK = Palette(
     background="#121212",  # 233
     raised="#262626",  # 235
     roles={
-        "text": "#d0d0d0",  # 252
-        "dim": "#8a8a8a",  # 245
-        "strong": "#eeeeee",  # 255
+        "text": "#d7d7d7",  # 252
+        "dim": "#949494",  # 246
+        "strong": "#eeeeee",  # 254
         "accent": "#87d7ff",  # 117
         "good": "#87d787",  # 114
         "warn": "#ffaf5f",  # 215
         "bad": "#ff5f5f",  # 203
         "trial": "#5fd7ff",  # 81
-        "baseline": "#a8a8a8",  # 248
+        "baseline": "#a8a8a8",  # 247
         "rule": "#585858",  # 240
         "key": "#ffd787",  # 222
     },
 )
 
 LIGHT = Palette(
-    background="#eeeeee",  # 255
-    raised="#dadada",  # 253
+    background="#ffffff",  # 231
+    raised="#f2f2f2",  # 255
     roles={
         "text": "#303030",  # 236
-        "dim": "#626262",  # 241
+        "dim": "#585858",  # 240
         "strong": "#080808",  # 232
         "accent": "#005f87",  # 24
         "good": "#005f00",  # 22
         "warn": "#875f00",  # 94
         "bad": "#af0000",  # 124
         "trial": "#005faf",  # 25
-        "baseline": "#6c6c6c",  # 242
-        "rule": "#a8a8a8",  # 248
+        "baseline": "#626262",  # 241
+        "rule": "#a8a8a8",  # 247
         "key": "#5f0087",  # 54
     },
 )
@@ -100,7 +100,8 @@ class Look:
 def _style(role: Role, palette: Palette | None) -> Style:
     if palette is None:
         return Style(bold=role in _BOLD or None, dim=role in _PLAIN_DIM or None)
-    return Style(color=palette.roles[role], bold=role in _BOLD or None)
+    # The ground too: the framework leaves it out of drawn lines, and light text would stand on a light terminal.
+    return Style(color=palette.roles[role], bgcolor=palette.background, bold=role in _BOLD or None)
 
 
 def textual_theme(name: ThemeName) -> Theme:
@@ -122,6 +123,20 @@ def textual_theme(name: ThemeName) -> Theme:
             surface=ansi,
             panel=ansi,
             boost=ansi,
+            variables={
+                "ansi-background": ansi,
+                "ansi-foreground": ansi,
+                "border-blurred": ansi,
+                "block-cursor-foreground": ansi,
+                "block-cursor-background": ansi,
+                "input-cursor-background": ansi,
+                "input-cursor-foreground": ansi,
+                "input-cursor-text-style": "reverse",
+                "input-selection-background": ansi,
+                "input-selection-foreground": ansi,
+                "screen-selection-background": ansi,
+                "screen-selection-foreground": ansi,
+            },
         )
     roles = palette.roles
     return Theme(

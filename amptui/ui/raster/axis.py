@@ -154,7 +154,11 @@ def ticks(scale_axis: Axis, rows: int) -> list[tuple[int, str]]:
         if row - places[-1][0] >= 2 and rows - 1 - row >= 2:
             places.append((row, place))
     places.append((rows - 1, scale_axis.low))
-    return list(zip((row for row, _ in places), _labels(scale_axis, [place for _, place in places]), strict=True))
+    labels = _labels(scale_axis, [place for _, place in places])
+    if len(set(labels)) < len(labels):
+        places = [places[0], places[-1]]
+        labels = _labels(scale_axis, [place for _, place in places])
+    return list(zip((row for row, _ in places), labels, strict=True))
 
 
 def _between(scale_axis: Axis, rows: int) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 
@@ -91,3 +92,49 @@ ASCII = Glyphs(
     paused="#",
     running=">",
 )
+
+_LOOKALIKES = str.maketrans(
+    {
+        "×": "x",
+        "·": "-",
+        "–": "-",
+        "—": "-",
+        "−": "-",
+        "…": "~",
+        "“": '"',
+        "”": '"',
+        "‘": "'",
+        "’": "'",
+        "→": ">",
+        "←": "<",
+        "↑": "^",
+        "↓": "v",
+        "↷": ">",
+        "✓": "+",
+        "✗": "x",
+        "≤": "<",
+        "≥": ">",
+        "≈": "~",
+        "±": "~",
+        "µ": "u",
+        "²": "2",
+    }
+)
+
+
+def to_ascii(text: str) -> str:
+    """`text` in ASCII and in as many cells: lookalikes, letters without accents, else question marks."""
+    if text.isascii():
+        return text
+    return "".join(_plain(character) for character in text.translate(_LOOKALIKES))
+
+
+def _plain(character: str) -> str:
+    if character.isascii():
+        return character
+    if unicodedata.combining(character):
+        return ""
+    base = unicodedata.normalize("NFKD", character)[0]
+    if base.isascii() and base.isprintable() and unicodedata.east_asian_width(character) not in "WF":
+        return base
+    return "?" * (2 if unicodedata.east_asian_width(character) in "WF" else 1)

@@ -8,7 +8,7 @@ all values that fall into it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,7 +19,9 @@ from amptui.ui.raster.columns import MINUS_INF, NAN, NON_FINITE, PLUS_INF, Colum
 from amptui.ui.raster.glyphs import UNICODE, Glyphs
 from amptui.ui.raster.line import Line, Role, Span, blank, fit, runs
 
-#: The plot needs this many columns beside the axis; below, the axis is left out.
+#: Cells for labels and the axis; the wide one only where a label needs it, as every change moves the picture.
+GUTTER, WIDE_GUTTER = 6, 8
+#: The plot needs this many cells beside the axis; below, the axis is left out.
 NARROW = 6
 #: A row of steps below the plot is worth its place from this height on.
 TALL = 6
@@ -83,10 +85,14 @@ def raster(
         return Picture((), previous)
     with_steps = height >= TALL if steps is None else steps and height > 1
     rows = height - with_steps
-    canvas_width = width - _gutter_of(width)
-    dots = canvas_width if glyphs.name == "ascii" else 2 * canvas_width
-    data = [columns(trace.source, first, last, dots) for trace in series]
-    y_axis = _axis(data, scale, previous, limits)
+    for gutter in (GUTTER, WIDE_GUTTER):
+        canvas_width = width - gutter if width >= gutter + NARROW else width
+        dots = canvas_width if glyphs.name == "ascii" else 2 * canvas_width
+        data = [columns(trace.source, first, last, dots) for trace in series]
+        y_axis = _axis(data, scale, previous, limits)
+        labels = dict(ticks(y_axis, rows)) if y_axis and canvas_width < width else {}
+        if all(len(label) < gutter for label in labels.values()):
+            break
     frame = _Frame(canvas_width, rows, glyphs)
     if y_axis is None and not any(column.lost & NON_FINITE for trace in data for column in trace):
         frame.write(empty, (rows - 1) // 2, max(0, (canvas_width - len(empty)) // 2), "dim")
@@ -97,15 +103,10 @@ def raster(
         frame.trace(trace, trace_columns, used)
     for trace, trace_columns in zip(reversed(series), reversed(data), strict=True):
         frame.marks(trace_columns, used, trace)
-    lines = _with_axis(frame.lines(), y_axis, width - canvas_width, glyphs)
+    lines = _with_axis(frame.lines(), labels, width - canvas_width, glyphs)
     if with_steps:
         lines.append(_step_line(first, last, width - canvas_width, canvas_width))
     return Picture(tuple(lines), y_axis)
-
-
-def _gutter_of(width: int) -> int:
-    """Cells for labels and the axis: a fixed number, so that a new label does not move the picture."""
-    return 8 if width >= 8 + NARROW else 0
 
 
 def _axis(
@@ -200,12 +201,17 @@ class _Frame:
 
 
 def _left_out(column: int, extents: Sequence[Extent | None], dots_across: int) -> bool:
-    """The gaps of a dashed line: every other cell, except where it is steep or alone, for nothing must hide."""
+    """The gaps of a dashed line: every other cell, but never where it goes beyond what is drawn on either side."""
     offset = column % (2 * dots_across)
     extent = extents[column]
-    if offset < dots_across or extent is None or extents[column - offset] is None:
+    if offset < dots_across or extent is None:
         return False
-    return extent.bottom - extent.top < 2
+    before = extents[column - offset + dots_across - 1]
+    after = column - offset + 2 * dots_across
+    sides = [side for side in (before, extents[after] if after < len(extents) else None) if side]
+    if before is None:
+        return False
+    return min(side.top for side in sides) <= extent.top and extent.bottom <= max(side.bottom for side in sides)
 
 
 def _inside(value: float, used: Axis) -> bool:
@@ -275,10 +281,9 @@ def _bridge(place: int, before: int) -> Extent:
     return Extent(place, place)
 
 
-def _with_axis(lines: list[Line], used: Axis | None, gutter: int, glyphs: Glyphs) -> list[Line]:
+def _with_axis(lines: list[Line], labels: Mapping[int, str], gutter: int, glyphs: Glyphs) -> list[Line]:
     if gutter == 0:
         return lines
-    labels = dict(ticks(used, len(lines))) if used else {}
     return [
         (Span(fit(labels.get(row, ""), gutter - 1, align="right") + _axis_mark(row in labels, glyphs), "dim"), *line)
         for row, line in enumerate(lines)

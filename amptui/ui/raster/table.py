@@ -65,11 +65,10 @@ def select(table: Table, view: TableView) -> list[TableRow]:
     rows = [row for row in table.rows if not words or _matches(row, words)]
     index = view.sort
     if index is not None and 0 <= index < len(table.columns):
-        rows.sort(key=lambda row: _order(row.values[index] if index < len(row.values) else None))
-        if view.descending:
-            # Reversed, then stable again for equals: rows that are alike must not jump about.
-            rows.reverse()
-            rows.sort(key=lambda row: _order(row.values[index] if index < len(row.values) else None), reverse=True)
+        # Python's sort leaves equals in their order in both directions: rows that are alike do not jump about.
+        rows.sort(
+            key=lambda row: _order(row.values[index] if index < len(row.values) else None), reverse=view.descending
+        )
     return rows
 
 
@@ -161,7 +160,7 @@ def _header(
             continue
         text = (title or column.title) if index == 0 else column.title
         if view.sort == index:
-            text += glyphs.descending if view.descending else glyphs.ascending
+            text += f" {glyphs.descending if view.descending else glyphs.ascending}"
         if view.filter and index == 0:
             text += f" /{view.filter}"
         name = fit(text, min(display_width(safe_text(text)), cells), glyphs=glyphs)

@@ -11,6 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from amptui.text import display_width
+from amptui.ui.raster.glyphs import to_ascii
 from amptui.ui.raster.line import Line, plain
 from amptui.ui.theme import Look
 
@@ -78,7 +79,8 @@ class LineWidget(Widget, can_focus=True):
         if not 0 <= y < len(self._lines):
             return Strip.blank(self.size.width)
         styles = self.look.styles
-        segments = [Segment(text, styles[role]) for text, role in self._lines[y]]
+        drawn = to_ascii if self.look.ascii else str
+        segments = [Segment(drawn(text), styles[role]) for text, role in self._lines[y]]
         strip = Strip(segments)
         return strip.apply_style(self.look.selected) if y == self._highlighted else strip
 
