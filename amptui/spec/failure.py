@@ -15,7 +15,7 @@ from amptui.project import ProjectError
 from amptui.spec.error import SpecError
 from amptui.spec.near import did_you_mean, files_called, folders_in, python_files
 from amptui.spec.own_code import OwnCode
-from amptui.spec.shadow import shadow_behind
+from amptui.spec.shadow import file_of, shadow_behind
 
 _WRONG_KEYWORD = re.compile(
     r"(Project|Update|Case|Policy|Scaler|Criteria)\.__init__\(\) (?:"
@@ -62,8 +62,7 @@ def explained(error: BaseException, doing: Doing) -> SpecError:
     if isinstance(error, SystemExit):
         return _exits(error, doing, where)
     if isinstance(error, ProjectError):
-        message, _, mend = str(error).partition(": ")
-        return SpecError("project", message, mend, where)
+        return SpecError("project", str(error), "", where)  # says its mend itself
     shadow = shadow_behind(error, doing.roots, where)
     if shadow:
         return shadow
@@ -100,14 +99,11 @@ def _module_not_found(name: str, doing: Doing, where: str) -> SpecError:
         if rest and ((root / top).is_dir() or (root / f"{top}.py").is_file()):
             return SpecError("own-module-missing", f"your code has no module '{name}'", _near_module(name, root), where)
     if top in sys.modules:
-        home = getattr(sys.modules[top], "__file__", None) or "Python itself"
-        return SpecError(
-            "dependency-missing",
-            f"your code needs the module '{name}', which the installed '{top}' ({home}) does not have",
-            f"install the version of '{top}' that your code is written for in {sys.executable}",
-            where,
-        )
-    hint = f"install it there, or name your project's interpreter with --python; this one is {sys.executable}"
+        home = file_of(sys.modules[top]) or "built into Python"
+        message = f"your code needs the module '{name}', which the '{top}' of {sys.executable} ({home}) does not have"
+        hint = f"install the '{top}' that your code is written for, or name your project's interpreter with --python"
+        return SpecError("dependency-missing", message, hint, where)
+    hint = "install it there, or name your project's interpreter with --python"
     for root in doing.roots:
         for file in files_called([f"{top}.py"], root):
             hint = f"found {file}: run amptui from {file.parent}, or write app_dir: {file.parent} in amptui.yaml"

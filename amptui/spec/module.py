@@ -14,7 +14,7 @@ from amptui.spec.failure import Doing, told
 from amptui.spec.near import did_you_mean, factories, files_called, folders_in, python_files
 from amptui.spec.own_code import OwnCode
 from amptui.spec.reference import Reference, require_file
-from amptui.spec.shadow import hidden_by_another, is_file_of
+from amptui.spec.shadow import file_of, hidden_by_another, is_file_of
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ def import_at(place: Place, own: OwnCode, doing: Doing) -> ModuleType:
         SpecError: whatever its code raised, told with the user's line; `module-missing`; `shadowed`, `stdlib-shadow`.
     """
     importlib.invalidate_caches()
+    _refuse_another(place.name.partition(".")[0], place.root)
     with told(doing):
         try:
             module = importlib.import_module(place.name)
@@ -62,7 +63,8 @@ def import_at(place: Place, own: OwnCode, doing: Doing) -> ModuleType:
             if _is_about(place.name, error, own):
                 raise _missing(place, error.name or place.name) from error
             raise
-    _refuse_another(place, module)
+    if place.file is not None and not is_file_of(module, place.file):
+        raise hidden_by_another(place.name, place.file, module)
     return module
 
 
@@ -72,28 +74,17 @@ def _is_about(name: str, error: ModuleNotFoundError, own: OwnCode) -> bool:
     return asked and not own.lines(error.__traceback__)
 
 
-def _refuse_another(place: Place, module: ModuleType) -> None:
-    if place.file is not None and not is_file_of(module, place.file):
-        raise hidden_by_another(place.name, place.file, module)
-    top = place.name.partition(".")[0]
-    mine = _file_beneath(place.root, top)
-    if mine is not None and not is_file_of(sys.modules[top], mine):
+def _refuse_another(top: str, root: Path) -> None:
+    """Refuse a name that is loaded already from elsewhere, as Python's own modules and torch's are."""
+    mine = _file_beneath(root, top)
+    if mine is not None and top in sys.modules and not is_file_of(sys.modules[top], mine):
         raise hidden_by_another(top, mine, sys.modules[top])
 
 
 def _missing(place: Place, missing: str) -> SpecError:
     package, _, last = missing.rpartition(".")
     if package:
-        home = sys.modules.get(package)
-        folders = [Path(entry) for entry in getattr(home, "__path__", ())]
-        names = [name for folder in folders for name in _module_names(folder)]
-        what = "package" if folders else "module (it is no package)"
-        where = (
-            f"looked in {', '.join(map(str, folders))}" if folders else f"it is {getattr(home, '__file__', package)}"
-        )
-        return SpecError(
-            "module-missing", f"the {what} '{package}' has no '{last}'", did_you_mean(last, names) or where
-        )
+        return _missing_in(package, last)
     looked = f"looked in {place.root} and on the path of {sys.executable}"
     last = place.name.rpartition(".")[2]
     for file in files_called([f"{last}.py"], place.root):
@@ -106,6 +97,18 @@ def _missing(place: Place, missing: str) -> SpecError:
         )
     meant = did_you_mean(missing, _module_names(place.root))
     return SpecError("module-missing", f"no module named '{missing}'", f"{meant} ({looked})" if meant else looked)
+
+
+def _missing_in(package: str, last: str) -> SpecError:
+    home = sys.modules.get(package)
+    folders = [Path(entry) for entry in getattr(home, "__dict__", {}).get("__path__", ())]
+    if not folders:
+        file = file_of(home)
+        mend = f"write {package}:{last}" if file and last in factories(Path(file)) else "write the name after a ':'"
+        return SpecError("module-missing", f"'{package}' is a single file, {file}, so it has no module '{last}'", mend)
+    names = [name for folder in folders for name in _module_names(folder)]
+    hint = did_you_mean(last, names) or f"looked in {', '.join(map(str, folders))}"
+    return SpecError("module-missing", f"the package '{package}' has no module '{last}'", hint)
 
 
 def _module_names(folder: Path) -> list[str]:

@@ -52,7 +52,7 @@ def parse_reference(text: str, *, folder: Path | str) -> Reference:
         return Reference(kind="settings", target=str(path), attribute="", text=text)
     head, colon, attribute = text.rpartition(":")
     if not colon:
-        raise SpecError("form", f"'{text}' has no ':'", _hint_without_colon(text, base))
+        raise SpecError("form", f"'{_short(text)}' has no ':'", _hint_without_colon(text, base))
     if head.lower().endswith((".yaml", ".yml")):
         raise SpecError("form", f"nothing can follow the ':' of '{text}'", f"write {head}; its `entry` names the rest")
     if "/" in head or head.endswith(".py"):
@@ -61,7 +61,9 @@ def parse_reference(text: str, *, folder: Path | str) -> Reference:
         _require_name(attribute, head, factories(path))
         return Reference(kind="file", target=str(path), attribute=attribute, text=text)
     if not is_dotted_name(head):
-        raise SpecError("form", f"'{head}' is no module name and no path", _hint_for_head(head, attribute, base))
+        raise SpecError(
+            "form", f"'{_short(head)}' is no module name and no path", _hint_for_head(head, attribute, base)
+        )
     _require_name(attribute, head, _factories_of_module(head, base))
     return Reference(kind="module", target=head, attribute=attribute, text=text)
 
@@ -97,7 +99,7 @@ def _refuse_unreadable(text: str) -> None:
     if len(text) > _LONGEST:
         raise SpecError("form", f"SPEC is {len(text):,} characters long", FORMS)
     if not text.isprintable():
-        raise SpecError("form", f"'{text}' holds a character that cannot be shown", "write it without")
+        raise SpecError("form", f"'{_short(text)}' holds a character that cannot be shown", "write it without")
 
 
 def _path(text: str, base: Path) -> Path:
@@ -111,10 +113,10 @@ def _require_python_file(path: Path, head: str, attribute: str) -> None:
         require_file(path, shown=head)
         return
     if factories(path.with_name(f"{path.name}.py") if path.name else path):
-        raise SpecError("form", f"'{head}' is no .py file", f"write {head}.py:{attribute}")
+        raise SpecError("form", f"'{_short(head)}' is no .py file", f"write {head}.py:{attribute}")
     if _is_folder(path):
         raise SpecError("form", f"{head} is a folder", _hint_for_folder(path, head))
-    raise SpecError("form", f"'{head}' is no .py file", FORMS)
+    raise SpecError("form", f"'{_short(head)}' is no .py file", FORMS)
 
 
 def _require_name(attribute: str, head: str, known: tuple[str, ...]) -> None:
@@ -122,15 +124,21 @@ def _require_name(attribute: str, head: str, known: tuple[str, ...]) -> None:
         return
     if not attribute:
         said = f"write {head}:{known[0]}" if known else "write the name of a function that returns an amptui.Project"
-        raise SpecError("form", f"nothing follows the ':' of '{head}:'", said)
+        raise SpecError("form", f"nothing follows the ':' of '{_short(head)}:'", said)
     name = attribute.partition("(")[0].strip()
-    name = closest(name, known) or (name if is_dotted_name(name) else "")
-    example = f"write {head}:{name}; " if name else ""
+    meant = closest(name, known)
+    if meant is None and attribute in (f"{name}()", f" {name}", f"{name} ") and is_dotted_name(name):
+        meant = name
+    example = f"write {head}:{meant}; " if meant else ""
     values = "values for it go under `args` in amptui.yaml" if "(" in attribute else "nothing else is read"
-    raise SpecError("form", f"'{attribute}' is not a name", f"{example}only a (dotted) name follows the ':', {values}")
+    raise SpecError(
+        "form", f"'{_short(attribute)}' is not a name", f"{example}only a (dotted) name follows the ':', {values}"
+    )
 
 
 def _factories_of_module(module: str, base: Path) -> tuple[str, ...]:
+    if not is_dotted_name(module):
+        return ()
     path = base.joinpath(*module.split("."))
     return factories(path.with_suffix(".py")) or factories(path / "__init__.py")
 
@@ -154,8 +162,8 @@ def _hint_for_head(head: str, attribute: str, base: Path) -> str:
     if _is_folder(base / head):
         return _hint_for_folder(base / head, head)
     beside = python_files(base)
-    match = f"{head}.py" if f"{head}.py" in beside else closest(f"{head}.py", beside)
-    return f"write {match}:{attribute}" if match else FORMS
+    match = closest(head, [name.removesuffix(".py") for name in beside])
+    return f"write {match}.py:{attribute}" if match else FORMS
 
 
 def _hint_for_folder(path: Path, shown: str) -> str:
@@ -179,13 +187,17 @@ def _hint_for_missing(path: Path, shown: str) -> str:
         if path.suffix == ".py"
         else [p.name for ending in ("*.yaml", "*.yml") for p in parent.glob(ending)]
     )
-    meant = did_you_mean(path.name, names)
-    if meant:
-        return meant
     elsewhere = files_called([path.name], parent)
     if elsewhere:
         return f"found {elsewhere[0].relative_to(parent)}"
+    meant = did_you_mean(path.name, names)
+    if meant:
+        return meant
     return f"{parent} has {listed(names)}" if names else f"{shown} is looked for in {parent}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 160 else f"{text[:79]}…{text[-80:]}"
 
 
 def _is_folder(path: Path) -> bool:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from amptui.project import Project
 from amptui.spec.error import SpecError
@@ -23,6 +24,7 @@ from amptui.spec.module import Place, folder_of_installed, import_at, place_of
 from amptui.spec.near import closest, did_you_mean, line_of, listed
 from amptui.spec.own_code import Line, OwnCode, own_code
 from amptui.spec.reference import Reference
+from amptui.spec.shadow import file_of
 from amptui.spec.sources import source_files
 from amptui.spec.wrong_type import how_to_return_a_project, is_torch_module, what_it_is
 
@@ -92,9 +94,10 @@ def _no_command_line(file: str) -> Iterator[None]:
 
 def _attribute(module: ModuleType, dotted: str, place: Place, doing: Doing) -> object:
     value: object = module
-    shown = str(place.file or getattr(module, "__file__", None) or place.name)
+    shown = str(place.file or file_of(module) or place.name)
     for part in dotted.split("."):
-        with told(replace(doing, actor=f"{shown}'s lookup of '{part}'", during="")):
+        lookup = f"looking up '{part}' in {shown}"
+        with told(replace(doing, actor=lookup, during="", to_repeat=f"{doing.to_repeat}; {place.name}.{dotted}")):
             try:
                 value = getattr(value, part)
             except AttributeError as error:
@@ -107,8 +110,8 @@ def _attribute(module: ModuleType, dotted: str, place: Place, doing: Doing) -> o
 
 def _no_attribute(value: object, part: str, shown: str, place: Place) -> SpecError:
     message = f"{shown} has no '{part}'"
-    public = [name for name in _names(value) if not name.startswith("_")]
-    beneath = [Path(entry) / f"{part}.py" for entry in getattr(value, "__path__", ())]
+    public = [name for name in sorted(_dict(value)) if not name.startswith("_")]
+    beneath = [Path(entry) / f"{part}.py" for entry in _dict(value).get("__path__", ())]
     if any(file.is_file() for file in beneath):
         return SpecError("attribute-missing", message, f"'{part}' is a module: write {place.name}.{part}:…")
     match = closest(unicodedata.normalize("NFKC", part), public)
@@ -117,24 +120,24 @@ def _no_attribute(value: object, part: str, shown: str, place: Place) -> SpecErr
         name = unicodedata.name(odd, f"U+{ord(odd):04X}")
         return SpecError("attribute-missing", message, f"it holds the letter {name}; did you mean '{match}'?")
     hint = did_you_mean(part, public)
+    if not hint and not (inspect.ismodule(value) or inspect.isclass(value)):
+        hint = f"it is {what_it_is(value)}"
     if not hint:
         made = [name for name in public if _made_here(value, name)]
         hint = f"it defines {listed(made)}" if made else "it defines no function and no Project"
     return SpecError("attribute-missing", message, hint)
 
 
-def _names(value: object) -> list[str]:
-    try:
-        return sorted(vars(value))
-    except TypeError:
-        return []
+def _dict(value: object) -> Mapping[str, Any]:
+    """What `value` itself holds; a `__getattr__` of the user's is not asked."""
+    return getattr(value, "__dict__", {})
 
 
 def _made_here(holder: object, name: str) -> bool:
-    value = vars(holder)[name]
+    value = _dict(holder)[name]
     return isinstance(value, Project) or (
         (inspect.isfunction(value) or inspect.isclass(value))
-        and value.__module__ == getattr(holder, "__name__", getattr(holder, "__module__", None))
+        and value.__module__ == _dict(holder).get("__name__", _dict(holder).get("__module__"))
     )
 
 
@@ -149,9 +152,8 @@ def _project(
                 "unexpected-arguments", f"{name} is a Project, so it takes no `args`", "leave them out", where
             )
         return found, defined_at
-    is_class = inspect.isclass(found)
     if not callable(found) or is_torch_module(found if inspect.isclass(found) else type(found)):
-        what = f"the class {name}" if is_class else what_it_is(found)
+        what = "a class of nn.Module" if inspect.isclass(found) else what_it_is(found)
         mend = "write a function that ends in " + how_to_return_a_project(found).removeprefix("write ")
         raise SpecError("wrong-type", f"{name} is {what}, not a Project nor a function that returns one", mend, where)
     _check_arguments(found, arguments, name, where)
@@ -198,5 +200,5 @@ def _defined_at(found: object, name: str, module: ModuleType, doing: Doing) -> L
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     if code is not None and doing.own.holds(code.co_filename):
         return Line(code.co_filename, code.co_firstlineno)
-    file = getattr(module, "__file__", None) or doing.file
+    file = file_of(module) or doing.file
     return Line(file, line_of(Path(file), name.partition(".")[0]) or 1)

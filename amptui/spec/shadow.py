@@ -17,7 +17,7 @@ def hidden_by_another(name: str, mine: Path, came: ModuleType, where: str | None
     """The error for a module `name` that was to be the user's file `mine` and was something else."""
     return SpecError(
         _code(name),
-        f"importing '{name}' gave {_file(came) or 'a module built into Python'}, not {mine}",
+        f"importing '{name}' gave {file_of(came) or 'a module built into Python'}, not {mine}",
         f"rename {mine.parent if mine.name == '__init__.py' else mine}",
         where,
     )
@@ -52,7 +52,7 @@ def shadow_behind(error: BaseException, folders: Iterable[Path], where: str | No
 
 def is_file_of(module: ModuleType, file: Path) -> bool:
     """Whether `module` was loaded from `file`."""
-    loaded = _file(module)
+    loaded = file_of(module)
     try:
         return loaded is not None and Path(loaded).samefile(file)
     except OSError:
@@ -97,6 +97,7 @@ def _code(name: str) -> SpecCode:
     return "stdlib-shadow" if name in sys.stdlib_module_names else "shadowed"
 
 
-def _file(module: ModuleType) -> str | None:
-    file = getattr(module, "__file__", None)
+def file_of(module: object) -> str | None:
+    """The file that a module was loaded from; its own `__getattr__` is not asked."""
+    file = getattr(module, "__dict__", {}).get("__file__")
     return file if isinstance(file, str) else None

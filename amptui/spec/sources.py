@@ -9,6 +9,7 @@ from types import ModuleType
 
 from amptui.project import Project
 from amptui.spec.own_code import OwnCode
+from amptui.spec.shadow import file_of
 
 
 def source_files(project: Project, modules: Iterable[ModuleType], own: OwnCode) -> tuple[str, ...]:
@@ -16,9 +17,9 @@ def source_files(project: Project, modules: Iterable[ModuleType], own: OwnCode) 
 
     The latter need not be among the former: a file may have been loaded without becoming a module of `sys.modules`.
     """
-    loaded = (getattr(module, "__file__", None) for module in modules)
+    loaded = (file_of(module) for module in modules)
     behind = (_file_of(part) for part in _parts(project))
-    return tuple(sorted({file for file in (*loaded, *behind) if isinstance(file, str) and own.holds(file)}))
+    return tuple(sorted({file for file in (*loaded, *behind) if file is not None and own.holds(file)}))
 
 
 def _parts(project: Project) -> Iterator[object]:

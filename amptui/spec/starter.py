@@ -12,56 +12,49 @@ from amptui.spec.error import SpecError
 _EXAMPLE = "write a name such as train_amp.py"
 
 _STARTER = '''\
-"""A small project for amptui. Put your own model, data and loss in the places of these.
+"""A small project for amptui: put your own model, data and loss in the places of these.
 
-Trains as ever:  python {name}
-Judges FP16:     amptui check {name}:project
+`python {name}` trains as ever; `amptui check {name}:project` judges FP16 autocast against FP32.
 """
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-
-def make():
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 3))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    x = torch.randn(256, 8)
-    y = x[:, :3].argmax(dim=1)  # the class is the largest of the first three numbers
-    batches = list(zip(x.split(32), y.split(32)))
-    return model, optimizer, batches
+torch.manual_seed(0)
+x = torch.randn(256, 8)
+y = x[:, :3].argmax(dim=1)  # the class: which of the first three numbers is the largest
+batches = list(zip(x.split(32), y.split(32)))
+model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 3))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 
 
-def loss(model, batch):  # forward and loss only: backward, clipping and step are amptui's
-    x, y = batch
-    return F.cross_entropy(model(x), y)
+def loss(model, batch):  # forward and loss only: amptui does backward, clipping and step
+    inputs, target = batch
+    return F.cross_entropy(model(inputs), target)
 
 
 def project():
     from amptui import Case, Project, Update  # here, so that training needs no amptui
 
-    model, optimizer, batches = make()
-    x, y = batches[0]
     return Project(
         model=model,
         updates=[Update(optimizer=optimizer, loss=loss, clip_norm=1.0)],
-        batches=batches,  # the training stretch: FP32 and trial run it in this order
+        batches=batches,  # FP32 and trial run them in this order
         cases=[Case(id=f"case-{{i}}", inputs=x[i : i + 1], target=y[i : i + 1]) for i in range(16)],
-        decide=lambda outputs: int(outputs.argmax()),  # a decision that must not change
+        decide=lambda outputs: int(outputs.argmax()),  # the decision that must not change
     )
 
 
 if __name__ == "__main__":
-    model, optimizer, batches = make()
-    for epoch in range(5):
-        for batch in batches:
-            optimizer.zero_grad()
-            value = loss(model, batch)
-            value.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-        print(f"epoch {{epoch}}: loss {{value.item():.3f}}")
+    for step, batch in enumerate(batches * 5):
+        optimizer.zero_grad()
+        value = loss(model, batch)
+        value.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if step % 8 == 0:
+            print(f"step {{step}}: loss {{value.item():.3f}}")
 '''
 
 
