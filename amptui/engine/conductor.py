@@ -23,10 +23,12 @@ from amptui.engine.outbox import Outbox
 from amptui.engine.precision import PrecisionSettings
 from amptui.engine.preflight import preflight, probe_dtypes
 from amptui.engine.refusals import Refusal, loop_findings
+from amptui.engine.regions import RegionError
 from amptui.engine.snapshot import Snapshot
 from amptui.engine.trial import Trial
 from amptui.engine.walk import Attended, LeftTrial, Unattended
 from amptui.findings import criteria as proposing
+from amptui.findings.finding import Finding
 from amptui.findings.judgement import Proposal
 from amptui.findings.verdict import judge
 from amptui.project import Criteria, ProjectError
@@ -53,10 +55,12 @@ from amptui.protocol.events import (
     Progressed,
     ProjectOpened,
     Refused,
+    StageEnded,
     StageName,
     StageStarted,
     VerdictReached,
 )
+from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
 from amptui.session.manifest import FP32
 from amptui.spec.error import SpecError
@@ -99,36 +103,30 @@ class Conductor:
         if type(command) not in stages:
             return  # Pause, Advance and the like mean nothing between stages
         stage, carry_out = stages[type(command)]
+        self.emit(StageStarted(stage=stage))
+        left: Command | None = None
+        completed = False
         try:
-            if not isinstance(command, FallBack):
-                self.emit(StageStarted(stage=stage))
             carry_out(command)
-        except LeftTrial as left:
-            self.emit(Cancelled(stage=stage))
-            if not isinstance(left.command, Cancel | Close):
-                self.carry_out(left.command)
-        except Stopped:
+            completed = True
+        except Stopped as stopped:
             self.inbox.take_cancel()
+            left = stopped.command if isinstance(stopped, LeftTrial) else None
             self.emit(Cancelled(stage=stage))
         except Refusal as refusal:
-            self.emit(
-                Refused(
-                    code=refusal.code,
-                    message=refusal.message,
-                    where=refusal.where,
-                    hint=refusal.hint,
-                    findings=refusal.findings,
-                )
-            )
+            self._refuse(refusal.code, refusal.message, refusal.where, refusal.hint, refusal.findings)
         except SpecError as error:
             findings = loop_findings(error.__cause__, error.where)
-            self.emit(
-                Refused(code=error.code, message=error.message, where=error.where, hint=error.hint, findings=findings)
-            )
-        except ProjectError as error:
-            self.emit(Refused(code="project", message=str(error), hint="correct it and run again"))
+            self._refuse(error.code, error.message, error.where, error.hint, findings)
+        except (ProjectError, RegionError) as error:
+            self._refuse("project", str(error), None, "correct it and run again", loop_findings(error, None))
+        except SessionError as error:
+            self._refuse("session", str(error), None, "", ())
         except UserCodeError as failure:
             self._tell_failure(failure)
+        self.emit(StageEnded(stage=stage, completed=completed))
+        if left is not None and not isinstance(left, Cancel | Close):
+            self.carry_out(left)
 
     def emit(self, event: Event) -> object:
         return self.outbox.send(event)
@@ -306,7 +304,11 @@ class Conductor:
         if self.inbox.cancel_asked or self.inbox.closing is not None:
             raise Stopped
 
+    def _refuse(self, code: str, message: str, where: str | None, hint: str, findings: tuple[Finding, ...]) -> None:
+        self.emit(Refused(code=code, message=message, where=where, hint=hint, findings=findings))
+
     def _tell_failure(self, failure: UserCodeError) -> None:
+        """User code failed where FP32 was on: there is nothing to hold a trial against."""
         self.emit(
             CodeFailed(
                 under="baseline",
@@ -319,13 +321,14 @@ class Conductor:
                 frames=failure.frames,
             )
         )
-        place = f"case {failure.case!r}" if failure.case else failure.update and f"update {failure.update!r}"
-        self.emit(
-            Refused(
-                code="fp32-failed",
-                message=f"{failure.phase}{f' of {place}' if place else ''} fails in FP32 already: "
-                f"{failure.exception}: {failure.message}",
-                where=failure.where,
-                hint="amptui starts from a project that works in FP32: mend this first",
-            )
+        whose = (
+            f" of case {failure.case!r}" if failure.case else f" of update {failure.update!r}" if failure.update else ""
+        )
+        message = f"{failure.phase}{whose} fails in FP32 already: {failure.exception}: {failure.message}"
+        self._refuse(
+            "fp32-failed",
+            message,
+            failure.where,
+            "amptui starts from a project that works in FP32: mend this first",
+            (),
         )

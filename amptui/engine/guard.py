@@ -8,6 +8,7 @@ it looks at the gradient before the division by the scale, so norms are checked 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -180,7 +181,8 @@ def _raise_if_spoiled(update: LiveUpdate) -> None:
 
 def _has_step_hooks(optimizer: torch.optim.Optimizer) -> bool:
     own = getattr(optimizer, "_optimizer_step_pre_hooks", None)
-    everywhere = getattr(torch.optim.optimizer, "_global_optimizer_pre_hooks", None)
+    module = sys.modules[torch.optim.Optimizer.__module__]  # torch.optim deletes the attribute
+    everywhere = getattr(module, "_global_optimizer_pre_hooks", None)
     return own is None or everywhere is None or bool(own) or bool(everywhere)
 
 

@@ -42,6 +42,8 @@ def total_norm(tensors: Sequence[Tensor], norms: Sequence[Tensor]) -> Tensor:
 
 
 def _groups(tensors: Sequence[Tensor]) -> list[tuple[list[int], list[Tensor]]]:
+    if not tensors:
+        return []
     if _torch_groups is not None:
         grouped = _torch_groups([list(tensors)], with_indices=True)  # type: ignore[list-item]
         return [(list(indices), list(group)) for [group], indices in grouped.values()]

@@ -49,7 +49,7 @@ def replay(run: GuardedRun, update: LiveUpdate, step: int, *, fp32: bool = False
     with untouched(run.live), true_fp32() if fp32 else contextlib.nullcontext():
         losses = []
         for micro_batch, batch in enumerate(run.live.batches.window(step)):
-            run.tape.for_replay().enter(step, update.name, micro_batch)
+            run.tape.enter(step, update.name, micro_batch)
             with contextlib.nullcontext() if fp32 else run.autocast():
                 driving = split_loss(update.update.loss(run.live.model, batch)).driving
                 losses.append(float(driving.detach()))

@@ -1,7 +1,7 @@
-"""One RNG state per (iteration, update, micro-batch): recorded by the baseline, given to every later run.
+"""One RNG state per (iteration, update, micro-batch): recorded when first met, given back ever after.
 
 So dropout masks, augmentation and noise drawn inside a loss are the same in baseline and trial (on the CPU also across
-dtypes), and a replay of one iteration starts where that iteration started.
+dtypes), and a retry or a replay of one iteration starts where that iteration started.
 """
 
 from __future__ import annotations
@@ -15,20 +15,14 @@ Moment = tuple[int, str, int]
 
 @dataclass(eq=False)
 class RngTape:
-    """`replaying` gives recorded states back; a moment that was never recorded is recorded when it is met."""
-
-    replaying: bool = False
     states: dict[Moment, rng.RngState] = field(default_factory=dict)
+    _latest: rng.RngState | None = None
 
     def enter(self, step: int, update: str, micro_batch: int) -> None:
         """Called right before the forward of a micro-batch."""
         moment = (step, update, micro_batch)
         recorded = self.states.get(moment)
-        if self.replaying and recorded is not None:
+        if recorded is not None:
             rng.restore(recorded)
         else:
-            self.states[moment] = rng.capture()
-
-    def for_replay(self) -> RngTape:
-        """The same states, to be given back."""
-        return RngTape(True, self.states)
+            self._latest = self.states[moment] = rng.capture(self._latest)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
+
+import torch
 
 from amptui.engine.baseline import Baseline
 from amptui.engine.bench import Bench
@@ -100,7 +102,7 @@ class Trial:
         )
         bench.start.restore()
         bench.precision.restore()
-        with fp32_regions(bench.live.named_modules(), self.policy.fp32_regions, bench.live.device):
+        with fp32_regions(bench.live.modules, self.policy.fp32_regions, device=bench.live.device.type):
             cases = self._cases()
             completed = self._stretch()
             final_cases, reached = self._final_cases(completed)
@@ -119,7 +121,7 @@ class Trial:
 
     # Cases on the checkpoint's weights.
 
-    def _arithmetic(self) -> object:
+    def _arithmetic(self) -> AbstractContextManager[object]:
         return policy_autocast(self.bench.live.device.type, self.policy.dtype, self.policy.autocast)
 
     def _cases(self) -> tuple[CaseEvidence, ...]:
@@ -134,7 +136,7 @@ class Trial:
             self._arithmetic,
             state=bench.rng,
             on_case=on_case,
-            on_failure=self._note_failure,  # type: ignore[arg-type]
+            on_failure=self._note_failure,
         )
         return tuple(self._beside(evaluated) for evaluated in results)
 
@@ -188,7 +190,7 @@ class Trial:
         """Runs the stretch; False where user code failed or the user stopped it."""
         bench = self.bench
         self.guarded = GuardedRun(
-            bench.live, self.policy, mixed=True, tape=self.baseline.tape.for_replay(), stepping=self.walk.attended
+            bench.live, self.policy, mixed=True, tape=self.baseline.tape, stepping=self.walk.attended
         )
         if not self.iterations:
             return True
@@ -273,7 +275,7 @@ class Trial:
             return (), None
         results = evaluate(
             bench.live,
-            self._arithmetic,  # type: ignore[arg-type]
+            self._arithmetic,
             state=bench.rng,
             on_case=lambda _index: bench.between(),
             on_failure=self._note_failure,
@@ -298,8 +300,6 @@ class Trial:
 
     def _first_iteration(self) -> tuple[TensorDifference, ...]:
         """Loss and gradients of iteration 0: same weights, batch and RNG as the baseline's."""
-        import torch
-
         found: list[TensorDifference] = []
         for update in self.bench.live.updates:
             expected = self.baseline.first.gradients.get(update.name)
@@ -392,7 +392,3 @@ def _missing(name: str, limit: float, in_trial: bool) -> TensorDifference:
 
 def _words(record: UpdateRecord) -> str:
     return trip_words(record.outcome, record.bad, scale=record.scale, layers=len(record.norms))
-
-
-Arithmetic = Callable[[], object]
-Limits = Mapping[str, tuple[float, float]]

@@ -103,6 +103,14 @@ class StageStarted(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StageEnded(Event):
+    """A command has been carried out, refused or cancelled; the engine waits for the next one."""
+
+    stage: StageName
+    completed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Progressed(Event):
     durable: ClassVar[bool] = False
     stage: StageName
