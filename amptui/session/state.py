@@ -1,0 +1,395 @@
+"""A session as one value: what every screen, report and result shows, computed from its events alone.
+
+``reduce(state, event)`` is pure, so a recorded session fed through it again is that session. Series over iterations are
+not kept here (a view keeps as many points as it draws); counts, the last record and all that is rare are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from amptui.findings.finding import Finding
+from amptui.findings.judgement import Row, ScaleCourse, UpdateCounts
+from amptui.project import Policy
+from amptui.protocol import events as told
+from amptui.protocol.events import Event, StageName
+from amptui.protocol.facts import CaseFigures, Environment, IterationRecord, Pass, UpdateRecord
+from amptui.session.death import EngineDeath
+
+#: `done` also where the result was bad; `refused`: it could not be run; `failed`: the engine or its process did.
+StageStatus = Literal["running", "done", "refused", "cancelled", "failed"]
+EngineStatus = Literal["starting", "ready", "failed", "ended", "dead"]
+
+OUTPUT_LINES = 500
+LINE_CHARACTERS = 2000
+TRIPS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputLine:
+    """One printed line as it came; pass it through `safe_text`.
+
+    `ended`: its newline has been printed too; `over`: a carriage return was, what comes next is written over it.
+    """
+
+    stream: Literal["stdout", "stderr"]
+    text: str
+    ended: bool = True
+    over: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseState:
+    """One evaluation case: in the baseline, in the last trial, and after each run's stretch."""
+
+    baseline: told.BaselineCaseRun | None = None
+    trial: told.TrialCaseRun | None = None
+    final: Mapping[Pass, CaseFigures] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunState:
+    """One run of the stretch as far as it has come; `counts` by update, exact once the run is done."""
+
+    iterations: int = 0
+    last: IterationRecord | None = None
+    counts: Mapping[str, UpdateCounts] = field(default_factory=dict)
+    scale: ScaleCourse | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialState:
+    """One trial. `trips` holds the last `TRIPS` of `tripped`; `phases` are those of the iteration stepped through."""
+
+    started: told.TrialStarted
+    run: RunState = RunState()
+    phases: tuple[told.PhaseDone, ...] = ()
+    trips: tuple[told.GuardTripped, ...] = ()
+    tripped: int = 0
+    interventions: tuple[told.Intervened, ...] = ()
+    done: told.TrialDone | None = None
+    verdict: told.VerdictReached | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionState:
+    """A session after some of its events. What belongs to the opened project starts anew when one is opened."""
+
+    # The engine.
+    engine: EngineStatus = "starting"
+    pid: int | None = None
+    environment: Environment | None = None
+    failure: told.EngineFailed | None = None
+    death: EngineDeath | None = None
+    goodbye: str | None = None
+    # Where it is.
+    stage: StageName | None = None
+    stages: Mapping[StageName, StageStatus] = field(default_factory=dict)
+    progress: told.Progressed | None = None
+    doing: str = ""
+    paused: told.Paused | None = None
+    # The project.
+    project: told.ProjectOpened | None = None
+    refusal: told.Refused | None = None
+    remarks: tuple[told.Remarked, ...] = ()
+    probes: tuple[told.Probed, ...] = ()
+    cases: Mapping[str, CaseState] = field(default_factory=dict)
+    failures: tuple[told.CodeFailed, ...] = ()
+    # The baseline.
+    repeat: told.RepeatProved | None = None
+    baseline: told.BaselineDone | None = None
+    baseline_run: RunState = RunState()
+    # The criteria: those in force, and every revision of the session.
+    proposed: told.CriteriaProposed | None = None
+    locked: told.CriteriaLocked | None = None
+    revisions: tuple[told.CriteriaLocked, ...] = ()
+    # Trials, the last one last, and what the session keeps.
+    trials: tuple[TrialState, ...] = ()
+    checkpoints: tuple[told.CheckpointWritten, ...] = ()
+    retained: tuple[told.CaseRetained, ...] = ()
+    fell_back: told.FellBack | None = None
+    # What the project's code printed.
+    output: tuple[OutputLine, ...] = ()
+    output_lines: int = 0
+    #: How many events were reduced.
+    events: int = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether the engine works on a stage and is not paused."""
+        return self.engine == "ready" and self.paused is None and "running" in self.stages.values()
+
+    @property
+    def trial(self) -> TrialState | None:
+        """The last trial."""
+        return self.trials[-1] if self.trials else None
+
+    @property
+    def verdict(self) -> told.VerdictReached | None:
+        """The last trial's verdict."""
+        return self.trials[-1].verdict if self.trials else None
+
+    @property
+    def policy(self) -> Policy | None:
+        """The policy of the last trial, or what the project is opened with."""
+        if self.trials:
+            return self.trials[-1].started.policy
+        return self.project.policy if self.project is not None else None
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        return self.verdict.rows if self.verdict is not None else ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Those of the verdict; of the refusal where the project could not be judged."""
+        if self.verdict is not None:
+            return self.verdict.findings
+        return self.refusal.findings if self.refusal is not None else ()
+
+    @property
+    def interventions(self) -> int:
+        """How often the user did in the last trial what an unattended run would not."""
+        if self.verdict is not None:
+            return self.verdict.interventions
+        return len(self.trials[-1].interventions) if self.trials else 0
+
+
+def reduce(state: SessionState, event: Event) -> SessionState:
+    """`state` after `event`. An event that it does not know changes nothing but the count."""
+    step = _STEPS.get(type(event))
+    changed = state if step is None else step(state, event)
+    return replace(changed, events=state.events + 1)
+
+
+def died(state: SessionState, death: EngineDeath) -> SessionState:
+    """`state` once its engine's process has ended without a goodbye."""
+    return replace(_ended(state, "failed"), engine="dead", death=death)
+
+
+def _engine_started(state: SessionState, event: told.EngineStarted) -> SessionState:
+    return replace(
+        _ended(state, "failed"),  # an engine before it may have died in the middle
+        engine="ready",
+        pid=event.pid,
+        environment=event.environment,
+        failure=None,
+        death=None,
+        goodbye=None,
+    )
+
+
+def _stage_started(state: SessionState, event: told.StageStarted) -> SessionState:
+    state = _ended(state, "done")
+    if event.stage == "project":
+        state = _without_project(state)
+    if event.stage == "baseline":
+        state = replace(state, baseline=None, baseline_run=RunState(), repeat=None, proposed=None)
+    return replace(state, stage=event.stage, stages={**state.stages, event.stage: "running"}, refusal=None)
+
+
+def _without_project(state: SessionState) -> SessionState:
+    """What belongs to the session as a whole, and its history."""
+    return replace(
+        SessionState(),
+        **{
+            name: getattr(state, name)
+            for name in (
+                "engine",
+                "pid",
+                "environment",
+                "revisions",
+                "trials",
+                "checkpoints",
+                "retained",
+                "output",
+                "output_lines",
+            )
+        },
+    )
+
+
+def _ended(state: SessionState, status: StageStatus) -> SessionState:
+    """With `status` for whatever was running."""
+    stages = {stage: status if now == "running" else now for stage, now in state.stages.items()}
+    return replace(state, stages=stages, progress=None, doing="", paused=None)
+
+
+def _stage_ended(state: SessionState, event: told.StageEnded) -> SessionState:
+    # Refused and cancelled stages have said so before. `stage` stays: the verdict is reached within the trial's command.
+    return _ended(state, "done" if event.completed else "failed")
+
+
+def _project_opened(state: SessionState, event: told.ProjectOpened) -> SessionState:
+    cases = {case.id: CaseState() for case in event.cases}
+    return replace(state, project=event, environment=event.environment, cases=cases)
+
+
+def _refused(state: SessionState, event: told.Refused) -> SessionState:
+    return replace(_ended(state, "refused"), refusal=event)
+
+
+def _cancelled(state: SessionState, event: told.Cancelled) -> SessionState:
+    state = _ended(state, "cancelled")
+    return replace(state, stages={**state.stages, event.stage: "cancelled"})
+
+
+def _engine_failed(state: SessionState, event: told.EngineFailed) -> SessionState:
+    return replace(_ended(state, "failed"), engine="failed", failure=event)
+
+
+def _goodbye(state: SessionState, event: told.Goodbye) -> SessionState:
+    return replace(_ended(state, "done"), engine="ended", goodbye=event.why)
+
+
+def _output(state: SessionState, event: told.OutputCaptured) -> SessionState:
+    lines = list(state.output)
+    pieces = event.text.split("\n")
+    if lines and lines[-1].stream == event.stream and not lines[-1].ended:
+        open_line = lines.pop()
+        pieces[0] = open_line.text + ("\r" if open_line.over else "") + pieces[0]
+    *whole, rest = pieces
+    lines += [_line(event.stream, piece.rstrip("\r")) for piece in whole]
+    if rest:
+        lines.append(replace(_line(event.stream, rest.rstrip("\r")), ended=False, over=rest.endswith("\r")))
+    more = len(lines) - len(state.output)
+    return replace(state, output=tuple(lines[-OUTPUT_LINES:]), output_lines=state.output_lines + more)
+
+
+def _line(stream: Literal["stdout", "stderr"], text: str) -> OutputLine:
+    return OutputLine(stream=stream, text=text.rpartition("\r")[2][:LINE_CHARACTERS])
+
+
+def _case(state: SessionState, case: str, **changed: Any) -> SessionState:
+    now = state.cases.get(case, CaseState())
+    return replace(state, cases={**state.cases, case: replace(now, **changed)})
+
+
+def _final_case(state: SessionState, event: told.FinalCaseRun) -> SessionState:
+    now = state.cases.get(event.figures.case, CaseState())
+    return _case(state, event.figures.case, final={**now.final, event.run: event.figures})
+
+
+def _trial_started(state: SessionState, event: told.TrialStarted) -> SessionState:
+    cases = {
+        name: replace(case, trial=None, final={run: figures for run, figures in case.final.items() if run != "trial"})
+        for name, case in state.cases.items()
+    }
+    return replace(state, trials=(*state.trials, TrialState(started=event)), cases=cases, fell_back=None)
+
+
+def _trial(state: SessionState, **changed: Any) -> SessionState:
+    if not state.trials:
+        return state
+    return replace(state, trials=(*state.trials[:-1], replace(state.trials[-1], **changed)))
+
+
+def _iteration(state: SessionState, event: told.IterationDone) -> SessionState:
+    if event.run == "baseline":
+        return replace(state, baseline_run=_advanced(state.baseline_run, event.record))
+    trial = state.trial
+    return state if trial is None else _trial(state, run=_advanced(trial.run, event.record))
+
+
+def _advanced(run: RunState, record: IterationRecord) -> RunState:
+    counts = dict(run.counts)
+    for update in record.updates:
+        counts[update.update] = _counted(counts.get(update.update), update)
+    course = run.scale or ScaleCourse(initial=record.scale_before, final=0.0, lowest=record.scale_before)
+    lowest = min(course.lowest, record.scale_after)
+    return RunState(
+        iterations=run.iterations + 1,
+        last=record,
+        counts=counts,
+        scale=replace(course, final=record.scale_after, lowest=lowest),
+    )
+
+
+def _counted(counts: UpdateCounts | None, update: UpdateRecord) -> UpdateCounts:
+    counts = counts or UpdateCounts(name=update.update, iterations=0, applied=0, skipped=0, withheld=0, changed=0)
+    first = counts.first_applied
+    return replace(
+        counts,
+        iterations=counts.iterations + 1,
+        applied=counts.applied + update.applied,
+        skipped=counts.skipped + update.skipped,
+        withheld=counts.withheld + update.withheld,
+        changed=counts.changed + (update.applied and not update.zero_gradient),
+        first_applied=update.step if first is None and update.applied else first,
+        without_gradient=counts.without_gradient + (update.outcome == "no_gradient"),
+    )
+
+
+def _exact(run: RunState, counts: tuple[UpdateCounts, ...], scale: ScaleCourse | None) -> RunState:
+    """The engine's own counts: telemetry that added up to them may have been left out on the line."""
+    return replace(run, counts={count.name: count for count in counts}, scale=scale)
+
+
+def _baseline_done(state: SessionState, event: told.BaselineDone) -> SessionState:
+    run = _exact(state.baseline_run, event.counts, None)
+    return replace(state, baseline=event, baseline_run=run)
+
+
+def _phase(state: SessionState, event: told.PhaseDone) -> SessionState:
+    trial = state.trial
+    if trial is None:
+        return state
+    same = bool(trial.phases) and trial.phases[-1].step == event.step
+    return _trial(state, phases=(*trial.phases, event) if same else (event,))
+
+
+def _tripped(state: SessionState, event: told.GuardTripped) -> SessionState:
+    trial = state.trial
+    if trial is None:
+        return state
+    return _trial(state, trips=(*trial.trips, event)[-TRIPS:], tripped=trial.tripped + 1)
+
+
+def _intervened(state: SessionState, event: told.Intervened) -> SessionState:
+    trial = state.trial
+    return state if trial is None else _trial(state, interventions=(*trial.interventions, event))
+
+
+def _trial_done(state: SessionState, event: told.TrialDone) -> SessionState:
+    trial = state.trial
+    if trial is None:
+        return state
+    return _trial(state, done=event, run=_exact(trial.run, event.counts, event.scaler))
+
+
+_STEPS: Mapping[type[Event], Callable[[SessionState, Any], SessionState]] = {
+    told.EngineStarted: _engine_started,
+    told.ProjectOpened: _project_opened,
+    told.Remarked: lambda state, event: replace(state, remarks=(*state.remarks, event)),
+    told.Refused: _refused,
+    told.Probed: lambda state, event: replace(state, probes=(*state.probes, event)),
+    told.StageStarted: _stage_started,
+    told.StageEnded: _stage_ended,
+    told.Progressed: lambda state, event: replace(state, progress=event),
+    told.OutputCaptured: _output,
+    told.CheckpointWritten: lambda state, event: replace(state, checkpoints=(*state.checkpoints, event)),
+    told.RepeatProved: lambda state, event: replace(state, repeat=event),
+    told.BaselineCaseRun: lambda state, event: _case(state, event.figures.case, baseline=event),
+    told.IterationDone: _iteration,
+    told.BaselineDone: _baseline_done,
+    told.CriteriaProposed: lambda state, event: replace(state, proposed=event),
+    told.CriteriaLocked: lambda state, event: replace(state, locked=event, revisions=(*state.revisions, event)),
+    told.TrialStarted: _trial_started,
+    told.TrialCaseRun: lambda state, event: _case(state, event.figures.case, trial=event),
+    told.PhaseDone: _phase,
+    told.GuardTripped: _tripped,
+    told.CaseRetained: lambda state, event: replace(state, retained=(*state.retained, event)),
+    told.Intervened: _intervened,
+    told.CodeFailed: lambda state, event: replace(state, failures=(*state.failures, event)),
+    told.FinalCaseRun: _final_case,
+    told.TrialDone: _trial_done,
+    told.VerdictReached: lambda state, event: _trial(state, verdict=event),
+    told.FellBack: lambda state, event: replace(state, fell_back=event),
+    told.Paused: lambda state, event: replace(state, paused=event, doing=""),
+    told.Running: lambda state, event: replace(state, paused=None, doing=event.what),
+    told.Cancelled: _cancelled,
+    told.EngineFailed: _engine_failed,
+    told.Goodbye: _goodbye,
+}
