@@ -1,7 +1,7 @@
 """What the terminal can do, and leaving it as it was found, whatever ends the program.
 
 Left to itself the framework leaves the alternate screen and raw mode behind on SIGTERM and SIGHUP, and where SIGHUP is
-ignored (`nohup`), it spins on the dead terminal for ever. `TerminalGuard` mends both.
+ignored (`nohup`) or never comes, it spins on the dead terminal for ever. `TerminalGuard` mends both.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class TerminalGuard:
     def _watch_hangup(self) -> None:
         """A thread that sleeps until the terminal is gone; it reads nothing, so the app's input is left alone.
 
-        A program whose parent ignores SIGHUP is told no other way, and reads end-of-file in a tight loop.
+        Without a controlling terminal no SIGHUP comes, and the app would read end-of-file in a tight loop for ever.
         """
         sleeper, self._wake = os.pipe()
         poll = select.poll()
