@@ -56,25 +56,13 @@ def write(
     content = content_of(state, position or {})
     folder.require_space(_bytes_of(content))
     path = folder.checkpoints / f"{name}-{secrets.token_hex(4)}.pt"
-    temporary = temporary_beside(path)
     try:
-        descriptor = create_file(temporary)
-        try:
-            _save(content, descriptor)
-            record = _verified(descriptor, content, name, str(path.relative_to(folder.path)))
-        finally:
-            os.close(descriptor)
-        with published(path.with_suffix(".json")) as manifest:
-            manifest.write(record.as_json().encode())
-        publish(temporary, path)
+        return _published(folder, name, path, content)
     except OSError as error:
         raise SessionError(
             f"checkpoint {safe_text(name)} could not be written to {safe_text(folder.checkpoints, 4096)}: "
             f"{error.strerror or error}. Earlier checkpoints are untouched."
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return record
 
 
 def restore(
@@ -103,6 +91,26 @@ def restore(
         return Restored(content["position"], content["amptui"], left_out)
     finally:
         os.close(descriptor)
+
+
+def _published(folder: SessionFolder, name: str, path: Path, content: Mapping[str, Any]) -> CheckpointRecord:
+    """Writes and verifies the file and its manifest, then gives the file its name `path`."""
+    temporary, manifest_path = temporary_beside(path), path.with_suffix(".json")
+    descriptor = create_file(temporary)
+    try:
+        _save(content, descriptor)
+        record = _verified(descriptor, content, name, str(path.relative_to(folder.path)))
+        with published(manifest_path) as manifest:
+            manifest.write(record.as_json().encode())
+        try:
+            publish(temporary, path)
+        except OSError:
+            manifest_path.unlink(missing_ok=True)
+            raise
+    finally:
+        os.close(descriptor)
+        temporary.unlink(missing_ok=True)
+    return record
 
 
 def _save(content: Mapping[str, Any], descriptor: int) -> None:

@@ -28,23 +28,24 @@ def content_of(state: TrainingState, position: Mapping[str, Any]) -> dict[str, A
     ``extra_state``             by name; modules flat, optimizers as above, other objects as they gave it
     ``module_extra_state``      by module path, what `get_extra_state` returned
     ``rng``                     see `RngState.as_plain`
-    ``flags``                   ``training`` by module path, ``requires_grad`` by tensor path, ``none``: empty buffers
+    ``flags``                   ``training`` by module path, ``requires_grad`` by tensor path; ``buffers`` and
+                                ``non_persistent``: the names of a module's buffers, also of those that are None
     ``position``                where in the batches the run stood, as given
     ``amptui``                  format number and versions
 
     Raises NotPlain, naming the path, for what cannot be kept.
     """
-    extra_prefixes = {name: f"extra:{name}" for name in state.extra}
     tensors: dict[str, Tensor] = {}
     non_persistent: dict[str, Tensor] = {}
-    flags: dict[str, Any] = {"training": {}, "requires_grad": {}, "none": []}
+    flags: dict[str, Any] = {"training": {}, "requires_grad": {}, "buffers": {}, "non_persistent": {}}
     module_extra = {}
     for path, module in state.named_modules(every_name=True):
         flags["training"][path] = module.training
+        flags["buffers"][path] = list(module._buffers)
+        flags["non_persistent"][path] = sorted(module._non_persistent_buffers_set)
         for name, tensor, persistent in slots(module):
             full = joined(path, name)
             if tensor is None:
-                flags["none"].append(full)
                 continue
             (tensors if persistent else non_persistent)[full] = tensor
             flags["requires_grad"][full] = tensor.requires_grad
@@ -52,7 +53,7 @@ def content_of(state: TrainingState, position: Mapping[str, Any]) -> dict[str, A
             module_extra[path] = module.get_extra_state()
     extra: dict[str, Any] = {}
     for name, value in state.extra.items():
-        prefix = extra_prefixes[name]
+        prefix = f"extra:{name}"
         if isinstance(value, nn.Module):
             begin = f"{prefix}."
             extra[name] = {path[len(begin) :]: tensors.pop(path) for path in list(tensors) if path.startswith(begin)}

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from amptui.engine.checkpoint_content import FORMAT, parameters_of, slots
 from amptui.engine.plain_values import from_plain, map_tensors, same_bits
-from amptui.engine.tensor_copies import copy_all, dense
+from amptui.engine.tensor_copies import copy_all, dense, is_lazy
 from amptui.engine.training_state import TrainingState, copied, has_extra_state, joined, load_state
 from amptui.session.errors import SessionError
 from amptui.text import safe_text
@@ -33,12 +33,11 @@ class Loading:
     def __init__(self, content: Mapping[str, Any], state: TrainingState) -> None:
         self._content = content
         self._state = state
-        self._tensors = {**content["model"], **content["non_persistent_buffers"]}
+        self._tensors: dict[str, Tensor] = {**content["model"], **content["non_persistent_buffers"]}
         for name, value in state.extra.items():
             if isinstance(value, nn.Module):
                 saved = content["extra_state"].get(name, {})
                 self._tensors.update({f"extra:{name}.{path}": tensor for path, tensor in saved.items()})
-        self._none = frozenset(content["flags"]["none"])
         self._pairs: list[tuple[str, Tensor, Tensor]] = []
         self._changes: list[Callable[[], object]] = []
 
@@ -65,6 +64,9 @@ class Loading:
             change()
         groups: dict[object, tuple[list[Tensor], list[Tensor]]] = {}
         for _path, live, saved in self._pairs:
+            if is_lazy(live):
+                live.copy_(saved)
+                continue
             targets, sources = groups.setdefault((live.device, live.dtype), ([], []))
             targets.append(live)
             sources.append(saved)
@@ -87,79 +89,56 @@ class Loading:
             problems.append(f"module {safe_text(path) or '(root)'} is {where}")
         if problems:
             return problems
-        by_module = self._saved_by_module(live)
         for path, module in self._state.named_modules():
-            problems += self._plan_module(path, module, by_module.get(path, set()))
+            problems += self._plan_module(path, module)
         return problems
 
-    def _saved_by_module(self, live: Mapping[str, nn.Module]) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
-        for full in [*self._tensors, *self._none]:
-            path, _, name = full.rpartition(".")
-            found.setdefault(path if path in live else "", set()).add(name)
-        return found
-
-    def _plan_module(self, path: str, module: nn.Module, saved_names: set[str]) -> list[str]:
+    def _plan_module(self, path: str, module: nn.Module) -> list[str]:
+        flags = self._content["flags"]
+        training = flags["training"][path]
+        self._changes.append(lambda: setattr(module, "training", training))
         problems = []
         for name, parameter in module._parameters.items():
-            problem = self._plan_parameter(joined(path, name), parameter)
-            if problem is not None:
-                problems.append(problem)
-            saved_names.discard(name)
-        for name in list(module._buffers):
-            full = joined(path, name)
-            if full in self._tensors:
-                self._plan_buffer(full, module, name)
-            elif full in self._none:
-                self._changes.append(_setter(module._buffers, name, None))
-            else:
-                self._changes.append(_remover(module, name))
-            saved_names.discard(name)
-        for name in sorted(saved_names):
-            self._plan_new_buffer(joined(path, name), module, name, problems)
-        training = self._content["flags"]["training"][path]
-        self._changes.append(lambda: setattr(module, "training", training))
+            problems += self._plan_parameter(joined(path, name), parameter)
+        buffers: dict[str, Tensor | None] = {}
+        for name in flags["buffers"][path]:
+            if name not in module._buffers and hasattr(module, name):
+                problems.append(
+                    f"{safe_text(joined(path, name))} is a buffer in the checkpoint and something else here"
+                )
+            buffers[name] = self._planned_buffer(joined(path, name), module, module._buffers.get(name))
+        self._changes.append(_refiller(module._buffers, buffers))
+        self._changes.append(lambda: setattr(module, "_non_persistent_buffers_set", set(flags["non_persistent"][path])))
         if has_extra_state(module):
-            if path not in self._content["module_extra_state"]:
-                problems.append(f"the extra state of module {safe_text(path)} is not in the checkpoint")
-            else:
+            if path in self._content["module_extra_state"]:
                 saved = _own(self._content["module_extra_state"][path])
                 self._changes.append(lambda: module.set_extra_state(saved))
+            else:
+                problems.append(f"the extra state of module {safe_text(path)} is not in the checkpoint")
         return problems
 
-    def _plan_parameter(self, path: str, live: Tensor | None) -> str | None:
+    def _plan_parameter(self, path: str, live: Tensor | None) -> list[str]:
         saved = self._tensors.get(path)
+        if live is None and saved is None:
+            return []
         if live is None or saved is None:
-            if live is None and path in self._none:
-                return None
-            return f"{safe_text(path)} is {'here but not in the checkpoint' if saved is None else 'None here'}"
+            return [f"{safe_text(path)} is {'here but not in the checkpoint' if saved is None else 'None here'}"]
         if saved.shape != live.shape or saved.dtype != live.dtype:
-            return f"{safe_text(path)} is {_form(live)} here and {_form(saved)} in the checkpoint"
+            return [f"{safe_text(path)} is {_form(live)} here and {_form(saved)} in the checkpoint"]
         self._plan_copy(path, live, saved)
         self._plan_flag(path, live)
-        return None
+        return []
 
-    def _plan_buffer(self, path: str, module: nn.Module, name: str) -> None:
-        saved, live = self._tensors[path], module._buffers[name]
+    def _planned_buffer(self, path: str, module: nn.Module, live: Tensor | None) -> Tensor | None:
+        """The live buffer, if it can be written in place, else a new one."""
+        saved: Tensor | None = self._tensors.get(path)
+        if saved is None:
+            return None
         if live is not None and _fits(live, saved):
             self._plan_copy(path, live, saved)
             self._plan_flag(path, live)
-        else:
-            device = _device_of(module) if live is None else live.device
-            self._changes.append(lambda: module._buffers.__setitem__(name, saved.to(device, copy=True)))
-
-    def _plan_new_buffer(self, path: str, module: nn.Module, name: str, problems: list[str]) -> None:
-        if hasattr(module, name):
-            problems.append(f"{safe_text(path)} is in the checkpoint, but here it is no parameter or buffer")
-            return
-        saved = self._tensors.get(path)
-        persistent = path not in self._content["non_persistent_buffers"]
-        device = _device_of(module)
-        self._changes.append(
-            lambda: module.register_buffer(
-                name, None if saved is None else saved.to(device, copy=True), persistent=persistent
-            )
-        )
+            return live
+        return saved.to(_device_of(module) if live is None else live.device, copy=True)
 
     def _plan_flag(self, path: str, live: Tensor) -> None:
         flag = self._content["flags"]["requires_grad"][path]
@@ -211,12 +190,7 @@ class Loading:
                 parameter,
                 groups[number],
             )
-
-        def put() -> None:
-            optimizer.state.clear()
-            optimizer.state.update(states)
-
-        self._changes.append(put)
+        self._changes.append(_refiller(optimizer.state, states))
         return []
 
     def _plan_group(self, path: str, live: dict[str, Any], saved: Mapping[str, Any]) -> None:
@@ -230,12 +204,7 @@ class Loading:
                 values[key] = current
             else:
                 values[key] = _own(value)
-
-        def put() -> None:
-            live.clear()
-            live.update(values)
-
-        self._changes.append(put)
+        self._changes.append(_refiller(live, values))
 
     def _planned_state(self, path: str, live: Any, saved: Any, parameter: Tensor, group: Mapping[str, Any]) -> Any:
         if not isinstance(saved, dict) or not isinstance(live, dict):
@@ -274,12 +243,12 @@ def _own(value: Any) -> Any:
     return from_plain(copied(value))
 
 
-def _setter(slots_of_kind: dict[str, Any], name: str, value: Any) -> Callable[[], object]:
-    return lambda: slots_of_kind.__setitem__(name, value)
+def _refiller(live: dict[Any, Any], values: dict[Any, Any]) -> Callable[[], object]:
+    def put() -> None:
+        live.clear()
+        live.update(values)
 
-
-def _remover(module: nn.Module, name: str) -> Callable[[], object]:
-    return lambda: delattr(module, name)
+    return put
 
 
 def _loader(value: Any, state: Any, path: str) -> Callable[[], object]:

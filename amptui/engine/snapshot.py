@@ -108,6 +108,7 @@ class BufferSnapshot:
     """The buffers alone, taken again and again around single iterations (a few microseconds for a few buffers)."""
 
     def __init__(self, state: TrainingState) -> None:
+        self._paths = [path for path, _ in state.named_modules()]
         self._dicts = [module._buffers for _, module in state.named_modules()]
         self._contents: list[dict[str, Tensor | None]] = []
         self._objects: list[Tensor | None] = []
@@ -131,6 +132,16 @@ class BufferSnapshot:
         for live, saved in zip(self._dicts, self._contents, strict=True):
             _put_back_slots(live, saved)
         self._copies.restore()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The saved buffers by dotted path. They are the snapshot's own: read only."""
+        saved = {}
+        for path, content in zip(self._paths, self._contents, strict=True):
+            for name, buffer in content.items():
+                index = None if buffer is None else self._copies.index_of(buffer)
+                if index is not None:
+                    saved[joined(path, name)] = self._copies.saved[index]
+        return saved
 
 
 @dataclass(frozen=True, eq=False)

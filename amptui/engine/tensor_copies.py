@@ -94,7 +94,7 @@ class TensorCopies:
         self._forms = list(map(_form, self.live))
         self.saved, self._odd = [], []
         for index, live in enumerate(self.live):
-            if live.layout != torch.strided or live.is_inference() or _is_expanded(live):
+            if live.layout != torch.strided or live.is_inference() or _is_expanded(live) or is_lazy(live):
                 self._odd.append(index)
                 self.saved.append(live)  # replaced by `fill`
                 continue
@@ -147,6 +147,11 @@ def dense(tensor: Tensor) -> Tensor:
             if stride == 0 and size > 1:
                 tensor = tensor.narrow(dimension, 0, 1)
     return tensor
+
+
+def is_lazy(tensor: Tensor) -> bool:
+    """Whether a conjugate or negative bit stands between the tensor and its memory."""
+    return tensor.is_conj() or tensor.is_neg()
 
 
 def _is_expanded(tensor: Tensor) -> bool:

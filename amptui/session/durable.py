@@ -70,6 +70,12 @@ def temporary_beside(path: Path) -> Path:
     return path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.tmp")
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Removes what a killed writer left under temporary names in `folder`. Only for the one who may write there."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
 def publish(temporary: Path, path: Path, *, overwrite: bool = False) -> None:
     """Gives the finished, fsync'd file `temporary` its name `path`, durably.
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import amptui
-from amptui.session.durable import create_file, open_regular
+from amptui.session.durable import create_file, open_regular, remove_unfinished
 from amptui.session.errors import StoreError
 from amptui.session.folder import SessionFolder
 from amptui.session.lock import SessionLock
@@ -102,6 +102,7 @@ class Store(StoreReader):
                 connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
             check(folder, connection)
             store = cls(folder, connection)
+            remove_unfinished(folder.checkpoints)
             if "amptui" not in store.meta():
                 store.put_meta("schema", str(SCHEMA_VERSION))
                 store.put_meta("amptui", amptui.__version__)
