@@ -1,0 +1,152 @@
+"""What no trip shows: gradients that are zero or missing, numbers of iteration 0, a baseline that broke by itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from amptui.findings.evidence import TensorDifference, TrialEvidence
+from amptui.findings.finding import Finding
+from amptui.findings.judgement import UpdateCounts
+from amptui.findings.settling import counts_of, settles
+from amptui.findings.words import counted, listed, number, scale_text
+
+#: A scale below this is low: gradients that it leaves at zero would show at torch's default of 2^16.
+LOW_SCALE = 2.0**10
+
+
+def zero_gradients(evidence: TrialEvidence, counts: UpdateCounts) -> Iterator[Finding]:
+    """Updates applied with an all-zero gradient beyond those of the baseline: nothing but weight decay moves them."""
+    baseline = counts_of(counts.name, evidence.baseline.counts)
+    zero = counts.applied - counts.changed
+    if zero <= 0:
+        return
+    fp32_zero = baseline.applied - baseline.changed if baseline is not None else 0
+    if baseline is not None and baseline.applied and not baseline.changed:
+        yield _never_moved(counts)
+    elif zero > fp32_zero:
+        yield _underflow(evidence, counts, zero, fp32_zero)
+
+
+def _never_moved(counts: UpdateCounts) -> Finding:
+    return Finding(
+        kind="not_precision",
+        severity="fault",
+        stage="gradient",
+        step=counts.first_applied,
+        update=counts.name,
+        fp32_ok=False,
+        evidence=(f"every gradient of {counts.name} is zero", "the same in the FP32 baseline"),
+        advice="The loss does not depend on these parameters: look for a zero weight, a mask that removes every "
+        "element, or units that are all off.",
+    )
+
+
+def _underflow(evidence: TrialEvidence, counts: UpdateCounts, zero: int, fp32_zero: int) -> Finding:
+    course = evidence.scaler
+    scale = f"the scale ended at {scale_text(course.final)}" if course is not None else "no loss scale is in use"
+    if course is not None and course.final < LOW_SCALE:
+        mend = "Start from a higher scale, such as Scaler(init_scale=65536.0), and leave growth_interval at 2000."
+    else:
+        mend = "Run the modules with the smallest gradients in FP32, or use BF16."
+    return Finding(
+        kind="underflow",
+        severity="fault" if 2 * (zero - fp32_zero) >= counts.applied else "notice",
+        stage="gradient",
+        step=counts.first_applied,
+        update=counts.name,
+        fp32_ok=True,
+        evidence=(
+            f"{zero:,} of {counted(counts.applied, 'update')} had an all-zero gradient, in FP32 {fp32_zero:,}",
+            scale,
+        ),
+        advice=f"Gradients are rounded to zero; nothing but weight decay moves the weights. {mend}",
+        facts={"zero": zero, "zero_in_fp32": fp32_zero},
+    )
+
+
+def no_gradient(evidence: TrialEvidence, counts: UpdateCounts) -> Iterator[Finding]:
+    """No parameter of the update had a gradient, in any iteration."""
+    if not counts.iterations or counts.without_gradient < counts.iterations:
+        return
+    baseline = counts_of(counts.name, evidence.baseline.counts)
+    fp32_too = baseline is None or baseline.without_gradient == baseline.iterations
+    in_fp32 = (
+        "The loss does not reach the parameters of this optimizer: look for detach(), no_grad() or a wrong list of "
+        "parameters."
+    )
+    under_policy = (
+        "Look for a no_grad() inside autocast: weights that are cast there are cached without their graph. Open "
+        "autocast anew around it, or with cache_enabled=False."
+    )
+    yield Finding(
+        kind="not_precision" if fp32_too else "autocast_state",
+        severity="fault",
+        stage="gradient",
+        step=0,
+        update=counts.name,
+        fp32_ok=not fp32_too,
+        evidence=(
+            f"no parameter of {counts.name} had a gradient in {counted(counts.iterations, 'iteration')}",
+            "the same in FP32" if fp32_too else "in FP32 they have one",
+        ),
+        advice=in_fp32 if fp32_too else under_policy,
+    )
+
+
+def first_iteration(evidence: TrialEvidence) -> Iterator[Finding]:
+    """Loss or gradients of iteration 0 beyond their limit, both finite: same weights, batch and RNG, other numbers."""
+    tripped = {trip.update for trip in evidence.trips if trip.step == 0}
+    for difference in evidence.first_iteration:
+        beyond = not difference.measured <= difference.limit
+        if beyond and difference.nonfinite == 0 and difference.update not in tripped:
+            yield _beyond(evidence, difference)
+
+
+def _beyond(evidence: TrialEvidence, difference: TensorDifference) -> Finding:
+    gradient = difference.name.startswith("gradient")
+    vanished = gradient and difference.trial == 0.0 and difference.baseline not in (None, 0.0)
+    name, unit = ("gradient", " of the norm") if gradient else ("loss", "")
+    apart = f"{listed([difference.name])} of iteration 0 is {number(difference.measured)}{unit} away"
+    figures = ""
+    if difference.baseline is not None and difference.trial is not None:
+        figures = f": FP32 {number(difference.baseline)}, {evidence.policy.dtype} {number(difference.trial)}"
+    return Finding(
+        kind="underflow" if vanished else "rounding",
+        severity="fault",
+        stage="gradient" if gradient else "loss",
+        step=0,
+        update=difference.update,
+        fp32_ok=True,
+        evidence=(f"{apart}, allowed are {number(difference.limit)}{figures}",),
+        advice="Run the module that loses these digits in FP32: Policy(fp32_regions=[…]). If this difference is fine "
+        f"for the project, write it down before the trial: Criteria(outputs={{'{name}': …}}).",
+        facts={"measured": difference.measured, "limit": difference.limit},
+    )
+
+
+def baseline_alone(evidence: TrialEvidence) -> Iterator[Finding]:
+    """Updates whose FP32 stretch was not finite while nothing held the trial's own back."""
+    tripped = {trip.update for trip in evidence.trips if not settles(trip)}
+    for name, step in evidence.baseline.first_bad.items():
+        if name not in tripped:
+            yield Finding(
+                kind="not_precision",
+                severity="fault",
+                stage="loss",
+                update=name,
+                fp32_ok=False,
+                evidence=(f"the FP32 baseline is not finite at step {step}, the trial is",),
+                advice="Mend the FP32 run first: the learning rate, the data of that step, a formula at its limit.",
+                facts={"baseline_step": step},
+            )
+    quality = evidence.baseline.quality
+    if quality is not None and not math.isfinite(quality):
+        yield Finding(
+            kind="not_precision",
+            severity="fault",
+            stage="output",
+            fp32_ok=False,
+            evidence=(f"the quality of the FP32 baseline is {number(quality)}",),
+            advice="Look at what quality(rows) gets in FP32: an empty list, a division by zero, outputs that are NaN.",
+        )
