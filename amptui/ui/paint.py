@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+#: Seconds to a paint that is due now: the framework divides by the delay of a timer that is late.
+SOON = 0.001
+
 
 class Later(Protocol):
     """Runs a callback after a number of seconds: `App.set_timer`, `loop.call_later`."""
@@ -37,7 +40,7 @@ class PaintClock:
         if self._waiting:
             return
         self._waiting = True
-        self._later(max(0.0, self._last + self.interval - self._now()), self._run)
+        self._later(max(SOON, self._last + self.interval - self._now()), self._run)
 
     def _run(self) -> None:
         started = self._now()
