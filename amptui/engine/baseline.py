@@ -55,6 +55,7 @@ def run_baseline(bench: Bench) -> Baseline:
         bench.start.restore()
         cases, noise, randomness, random_decisions = _run_cases(bench)
         quality_before = quality(live, cases)
+        bench.start.restore()
         expected = _first_iterations(bench)
         bench.start.restore()
         stretch = _Stretch(bench, expected)

@@ -66,6 +66,7 @@ from amptui.session.manifest import FP32
 from amptui.spec.error import SpecError
 from amptui.spec.reference import parse_reference
 from amptui.spec.resolve import LoadedProject, load_project
+from amptui.spec.run_settings import criteria_over, policy_over
 
 
 class Conductor:
@@ -76,7 +77,9 @@ class Conductor:
         self.bench: Bench | None = None
         self.baseline: Baseline | None = None
         self.record: checkpoint.CheckpointRecord | None = None
-        self.given: tuple[Criteria | None, frozenset[str]] = (None, frozenset())
+        #: The criteria that the project or the command line wrote down, and which of their fields.
+        self.given: Criteria | None = None
+        self.written: frozenset[str] = frozenset()
         self.proposed: tuple[Criteria, tuple[Proposal, ...]] | None = None
         self.locked: CriteriaLocked | None = None
         self.trials = 0
@@ -93,12 +96,14 @@ class Conductor:
 
     def carry_out(self, command: Command) -> None:
         """Runs one stage to its end; every way in which it can end is an event."""
+        if isinstance(command, FallBack):
+            self.fall_back()
+            return
         stages: dict[type[Command], tuple[StageName, Callable[..., None]]] = {
             OpenProject: ("project", self.open_project),
             RunBaseline: ("baseline", self.run_baseline),
             LockCriteria: ("criteria", self.lock_criteria),
             RunTrial: ("trial", self.run_trial),
-            FallBack: ("project", self.fall_back),
         }
         if type(command) not in stages:
             return  # Pause, Advance and the like mean nothing between stages
@@ -139,8 +144,11 @@ class Conductor:
         reference = parse_reference(command.spec, folder=folder)
         loaded = load_project(reference, command.arguments, folder=Path(command.app_dir) if command.app_dir else folder)
         project = loaded.project
-        self.given = opening.merged_criteria(project, command.criteria)
-        policy = opening.merged_policy(project, command.policy)
+        self.given = criteria_over(project.criteria, command.criteria)
+        self.written = frozenset(command.criteria)
+        if project.criteria is not None:
+            self.written |= proposing.written_fields(project.criteria)
+        policy = policy_over(project.policy, command.policy)
         live = opening.open_project(
             project,
             device=command.device,
@@ -170,10 +178,9 @@ class Conductor:
     def run_baseline(self, _command: RunBaseline) -> None:
         bench = self._opened_bench()
         self.baseline = run_baseline(bench)
-        given, fields = self.given
         self.proposed = proposing.propose(
-            given,
-            fields,
+            self.given,
+            self.written,
             self.baseline.evidence.outputs,
             bench.policy.dtype,
             [update.name for update in bench.live.updates],
@@ -211,7 +218,7 @@ class Conductor:
         bench = self._opened_bench()
         if self.baseline is None or self.locked is None:
             raise Refusal("order", "the criteria are not locked", hint="run the baseline and lock the criteria first")
-        policy = opening.with_overrides(bench.policy, command.policy)
+        policy = policy_over(bench.policy, command.policy)
         changed = policy != bench.policy and self.trials > 0
         self.trials += 1
         trial = Trial(
@@ -241,11 +248,17 @@ class Conductor:
             )
         )
 
-    def fall_back(self, _command: FallBack) -> None:
+    def fall_back(self) -> None:
         """Back to the FP32 checkpoint on disk: verified before anything live is touched, compared afterwards."""
-        bench = self._opened_bench()
-        assert self.record is not None, "the checkpoint is written when a project is opened"
-        checkpoint.restore(self.record, bench.live.state, folder=self.folder)
+        bench = self.bench
+        if bench is None or self.record is None:
+            self._refuse("order", "no checkpoint has been written yet", None, "open a project first", ())
+            return
+        try:
+            checkpoint.restore(self.record, bench.live.state, folder=self.folder)
+        except SessionError as error:
+            self._refuse("checkpoint", str(error), None, "nothing was changed", ())
+            return
         now = Snapshot.take(bench.live.state)
         different = bench.start.differences(now)
         repeatable = self.baseline is None or self.baseline.evidence.repeatable
@@ -273,7 +286,7 @@ class Conductor:
             iterations=live.batches.iterations if live.updates else 0,
             remainder=live.batches.remainder,
             policy=bench.policy,
-            criteria=self.given[0],
+            criteria=self.given,
             digests=opening.digests(live, opening.source_digests(live, loaded.sources)),
             has_decide=live.project.decide is not None,
             has_quality=live.project.quality is not None,

@@ -18,7 +18,7 @@ from amptui.engine.nested import copied, hashed, tensor_bytes
 from amptui.engine.refusals import Refusal, check_anything_to_judge, check_cases, check_modules, check_updates
 from amptui.engine.snapshot import TrainingState
 from amptui.engine.tracing.source import is_file_of_user
-from amptui.project import Case, Criteria, Policy, Project, Scaler, Update
+from amptui.project import Case, Project, Update
 from amptui.protocol.facts import CaseFacts, Digests, ModuleFacts, UpdateFacts
 
 
@@ -179,31 +179,3 @@ def source_digests(live: LiveProject, sources: Iterable[str]) -> dict[str, str]:
         except OSError:
             continue  # defined in a notebook or by exec
     return found
-
-
-def merged_policy(project: Project, given: Mapping[str, object]) -> Policy:
-    """The project's policy with the fields that were given on the command line or in amptui.yaml on top."""
-    return with_overrides(project.policy or Policy(), given)
-
-
-def with_overrides(policy: Policy, given: Mapping[str, object]) -> Policy:
-    """`policy` with the fields of `given` on top. A scaler written for another dtype is not taken over to a new one."""
-    changes = dict(given)
-    scaler = changes.get("scaler")
-    if isinstance(scaler, Mapping):
-        changes["scaler"] = Scaler(**scaler)
-    if "dtype" in changes and "scaler" not in changes:
-        if Policy(dtype=str(changes["dtype"])).dtype != policy.dtype:
-            changes["scaler"] = "auto"
-    return dataclasses.replace(policy, **changes)  # type: ignore[arg-type]
-
-
-def merged_criteria(project: Project, given: Mapping[str, object]) -> tuple[Criteria | None, frozenset[str]]:
-    """The criteria that were given, and which of their fields were; the rest is amptui's to propose."""
-    names = {field.name for field in dataclasses.fields(Criteria)}
-    base = project.criteria
-    if base is None and not given:
-        return None, frozenset()
-    own = frozenset(names) - {n for n in ("atol", "rtol", "progress") if base is None or getattr(base, n) is None}
-    fields = (own if base is not None else frozenset()) | frozenset(given)
-    return dataclasses.replace(base or Criteria(), **given), fields  # type: ignore[arg-type]

@@ -86,7 +86,10 @@ def _watch_window(live: LiveProject, update: LiveUpdate, remarks: _Remarks) -> N
             with user_code("forward", **where):
                 loss = split_loss(update.update.loss(live.model, batch)).driving
         except UserCodeError as error:
-            raise _as_refusal(error, update) from error
+            refusal = _as_refusal(error, update)
+            if refusal is None:
+                raise
+            raise refusal from error
         with user_code("backward", **where):
             loss.backward()
         _refuse_sparse(live, update)
@@ -103,7 +106,8 @@ def _watch_window(live: LiveProject, update: LiveUpdate, remarks: _Remarks) -> N
     _remark_on_half_casts(live, update, remarks)
 
 
-def _as_refusal(error: UserCodeError, update: LiveUpdate) -> Exception:
+def _as_refusal(error: UserCodeError, update: LiveUpdate) -> Refusal | None:
+    """What amptui itself raised inside the user's loss; None for an exception of the project's own."""
     original = error.original
     if isinstance(original, LossRefused):
         return Refusal(
@@ -122,7 +126,7 @@ def _as_refusal(error: UserCodeError, update: LiveUpdate) -> Exception:
             kind="loop_order",
             update=update.name,
         )
-    return error
+    return None
 
 
 def _finite(tensor: Tensor) -> bool:

@@ -102,10 +102,12 @@ class Trial:
         )
         bench.start.restore()
         bench.precision.restore()
-        with fp32_regions(bench.live.modules, self.policy.fp32_regions, device=bench.live.device.type):
+        with fp32_regions(bench.live.modules, self.policy.fp32_regions, device=bench.live.device.type) as regions:
             cases = self._cases()
+            bench.start.restore()  # a forward may change more than its outputs, also in eval mode
             completed = self._stretch()
             final_cases, reached = self._final_cases(completed)
+            regions.check()
         evidence = self._evidence(cases, final_cases, reached, completed)
         bench.emit(
             TrialDone(

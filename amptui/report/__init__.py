@@ -1,1 +1,1 @@
-"""What amptui hands over: Markdown, HTML, JSON, printed pages, the code to paste."""
+"""What is written down about a session: for a terminal, as JSON, as Markdown and HTML, as code to paste."""

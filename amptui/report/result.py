@@ -1,0 +1,110 @@
+"""The JSON that `amptui check` writes on every exit, and its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import amptui
+from amptui.findings.judgement import Row
+from amptui.session.state import CaseState, SessionState
+
+ACCEPT, REJECT, CANNOT_JUDGE, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 130
+
+_CODES = {"accept": ACCEPT, "reject": REJECT, "inconclusive": INCONCLUSIVE}
+
+
+def exit_code(state: SessionState) -> int:
+    """0 accept, 1 reject, 3 inconclusive; 2 for anything that kept it from judging."""
+    return _CODES[state.verdict.verdict] if state.verdict is not None else CANNOT_JUDGE
+
+
+def check_result(state: SessionState, *, session: str | None, interrupted: bool = False) -> dict[str, Any]:
+    """The documented object (DESIGN "Findings and JSON"), and beside it all that a verdict rests on.
+
+    Non-finite numbers are left to the writer, which spells them out.
+    """
+    verdict = state.verdict
+    return {
+        "verdict": verdict.verdict if verdict is not None else None,
+        "words": verdict.words if verdict is not None else None,
+        "interventions": state.interventions,
+        "rows": [_row(row) for row in state.rows],
+        "updates": [asdict(count) for count in verdict.counts] if verdict is not None else [],
+        "scaler": asdict(verdict.scaler) if verdict is not None and verdict.scaler is not None else None,
+        "fp32_regions": list(verdict.fp32_regions) if verdict is not None else [],
+        "findings": [finding.as_json() for finding in state.findings],
+        "error": error(state, interrupted=interrupted),
+        "session": session,
+        "policy": asdict(state.policy) if state.policy is not None else None,
+        "criteria": [_revision(state, number) for number in range(len(state.revisions))],
+        "baseline": _baseline(state),
+        "cases": [_case(name, case) for name, case in state.cases.items()],
+        "retained": [asdict(kept) for kept in state.retained],
+        "checkpoints": [asdict(written) for written in state.checkpoints],
+        "remarks": [asdict(remark) for remark in state.remarks],
+        "probes": [asdict(probe) for probe in state.probes],
+        "project": _project(state),
+        "environment": asdict(state.environment) if state.environment is not None else None,
+        "amptui": amptui.__version__,
+    }
+
+
+def error(state: SessionState, *, interrupted: bool = False) -> dict[str, Any] | None:
+    """What kept amptui from judging, as one message with place and mend; None where there is a verdict."""
+    if state.verdict is not None:
+        return None
+    if state.refusal is not None:
+        said = state.refusal
+        return {"code": said.code, "message": said.message, "where": said.where, "hint": said.hint}
+    if state.death is not None:
+        hint = "the session stays restorable: amptui restore"
+        output = list(state.death.last_output)
+        return {"code": "engine-died", "message": state.death.words, "where": None, "hint": hint, "output": output}
+    if state.failure is not None:
+        where = state.failure.where
+        return {"code": "engine-failed", "message": state.failure.message, "where": where, "hint": ""}
+    if interrupted:
+        return {"code": "interrupted", "message": "interrupted before a verdict", "where": None, "hint": ""}
+    return {"code": "unfinished", "message": "the engine ended before a verdict", "where": None, "hint": ""}
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return asdict(row)
+
+
+def _revision(state: SessionState, number: int) -> dict[str, Any]:
+    locked = state.revisions[number]
+    return {
+        "revision": locked.revision,
+        "digest": locked.digest,
+        "reason": locked.reason,
+        "after_trial": locked.after_trial,
+        "criteria": asdict(locked.criteria),
+        "proposals": [asdict(proposal) for proposal in locked.proposals],
+    }
+
+
+def _baseline(state: SessionState) -> dict[str, Any] | None:
+    if state.baseline is None:
+        return None
+    repeat = asdict(state.repeat) if state.repeat is not None else None
+    return {**asdict(state.baseline), "repeat": repeat}
+
+
+def _case(name: str, case: CaseState) -> dict[str, Any]:
+    return {
+        "id": name,
+        "baseline": asdict(case.baseline) if case.baseline is not None else None,
+        "trial": asdict(case.trial) if case.trial is not None else None,
+        "final": {run: asdict(figures) for run, figures in case.final.items()},
+    }
+
+
+def _project(state: SessionState) -> Mapping[str, Any] | None:
+    if state.project is None:
+        return None
+    opened = asdict(state.project)
+    del opened["environment"]
+    return opened

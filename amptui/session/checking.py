@@ -1,0 +1,70 @@
+"""`amptui check` as a client: one engine, the stages in their order, nobody in between."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from amptui.protocol.commands import Command, LockCriteria, OpenProject, RunBaseline, RunTrial
+from amptui.protocol.events import Event, StageEnded
+from amptui.session.death import EngineDeath
+from amptui.session.folder import SessionFolder
+from amptui.session.process import EngineProcess
+from amptui.session.state import SessionState, died, reduce
+from amptui.spec.run_settings import RunSettings
+
+Told = Callable[["Event | EngineDeath", SessionState], None]
+
+
+def check(settings: RunSettings, folder: SessionFolder, *, on_event: Told) -> SessionState:
+    """Takes the project of `settings` through baseline, locked criteria and unattended trial.
+
+    Returns the session's last state, in which a verdict, a refusal or the engine's death says how it ended.
+    Raises EngineUnavailable if no engine could be started; `KeyboardInterrupt` ends the engine and passes on.
+    """
+    state = SessionState()
+    with EngineProcess.start(settings.python or sys.executable, folder, on_disconnect="stop") as engine:
+        for command in (open_command(settings), RunBaseline(), LockCriteria(), RunTrial()):
+            state, completed = _carried_out(engine, command, state, on_event)
+            if not completed:
+                break
+    return state
+
+
+def _carried_out(
+    engine: EngineProcess, command: Command, state: SessionState, on_event: Told
+) -> tuple[SessionState, bool]:
+    """Sends `command` and takes in what the engine tells until it has ended the stage, or itself."""
+    engine.send(command)
+    while True:
+        event = engine.receive()
+        if event is None:  # its goodbye has been received
+            return state, False
+        state = died(state, event) if isinstance(event, EngineDeath) else reduce(state, event)
+        on_event(event, state)
+        if isinstance(event, EngineDeath):
+            return state, False
+        if isinstance(event, StageEnded):
+            return state, event.completed
+
+
+def open_command(settings: RunSettings) -> OpenProject:
+    """What the engine is asked to open."""
+    assert settings.entry is not None, "the command line or amptui.yaml names an entry"
+    return OpenProject(
+        spec=settings.entry.absolute,
+        folder=settings.app_dir or str(Path.cwd()),
+        arguments=dict(settings.args or {}),
+        app_dir=settings.app_dir,
+        device=settings.device,
+        iterations=settings.iterations,
+        policy=dict(settings.policy),
+        criteria=dict(settings.criteria),
+    )
+
+
+def session_name(settings: RunSettings) -> str:
+    """What a session of this project is called: the file or module that the entry names."""
+    assert settings.entry is not None
+    return Path(settings.entry.text.partition(":")[0]).stem
