@@ -29,7 +29,7 @@ from amptui.engine.tracing.values import dtype_name, extent, is_finite
 LARGEST_SCALE = 2.0**127
 #: Scales to try in turn, from the one where most projects' gradients are in range. A value that is not finite asks for
 #: a lower one; gradients that are zero, or so small that their digits are gone, for a higher one.
-_FIRST, _LOWER, _HIGHER = 2.0**4, 2.0**-12, 2.0**16
+_FIRST, _LOWER, _HIGHER = 2.0**8, 2.0**-12, 2.0**16
 #: Ratio to the end of the range under which an FP16 number has too few digits left to predict from.
 _TOO_SMALL = 2.0**-34
 
@@ -59,11 +59,17 @@ class ScaleFit:
 
 
 def fit_scale(
-    run: Callable[[float], object], modules: nn.Module | Mapping[str, nn.Module], *, device: str = "cpu"
+    run: Callable[[float], object],
+    modules: nn.Module | Mapping[str, nn.Module],
+    *,
+    device: str = "cpu",
+    verify: bool = False,
 ) -> ScaleFit:
     """Predict the fitting scale; usually one call of `run`.
 
-    `run(scale)` does forward, loss and backward of the loss times `scale`, from the same state each time.
+    `run(scale)` does forward, loss and backward of the loss times `scale`, from the same state each time. The
+    prediction sees the results of ops, not the partial sums inside one: where these cancel (a convolution's weight
+    gradient) it can be twice too high. With `verify` the scale is tried, and halved while it does not hold.
     """
     scale, passes = _FIRST, 0
     while True:
@@ -76,10 +82,17 @@ def fit_scale(
         elif reach.ratio < _TOO_SMALL and scale < 2.0**60:
             scale *= _HIGHER
         else:
-            fitting = LARGEST_SCALE
-            if reach.ratio > 0:
-                fitting = min(2.0 ** math.floor(math.log2(scale / reach.ratio)), LARGEST_SCALE)
-            return ScaleFit(scale=fitting, reach=reach.ratio, probed=scale, passes=passes, **reach.place_fields())
+            break
+    fitting = LARGEST_SCALE
+    if reach.ratio > 0:
+        fitting = min(2.0 ** math.floor(math.log2(scale / reach.ratio)), LARGEST_SCALE)
+    while verify and fitting > scale:  # at `scale` it is known to be finite
+        passes += 1
+        at_fitting = _measure(run, fitting, modules, device)
+        if math.isfinite(at_fitting.ratio):
+            break
+        reach, fitting = at_fitting, fitting / 2
+    return ScaleFit(scale=fitting, reach=reach.ratio, probed=scale, passes=passes, **reach.place_fields())
 
 
 @dataclass

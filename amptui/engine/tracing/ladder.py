@@ -112,7 +112,8 @@ def trace(
         shows = not refused and (reproduced is None or reproduced(result.value, result.error))
         if shows:
             return result
-        reason = f"{result.error}" if refused else "the failure did not show"
+        refusal = str(result.error).split(" and mode ")[0].strip().splitlines()
+        reason = refusal[0] if refused else "the failure did not show"
         notes.append(f"not at {level} level: {reason}")
     assert result is not None
     return Trace(

@@ -19,6 +19,8 @@ from amptui.engine.tracing.values import Extent, Kind, TensorFacts, dtype_name, 
 _KEEPS_SIGN = {"add", "add_", "baddbmm", "cat", "stack", "where", "clamp", "maximum", "minimum"}
 #: In-place ops whose infinity from finite inputs is a pole, not a range that was left.
 _POLES = ("div", "log", "reciprocal", "rsqrt", "pow")
+#: Ops without poles that leave even float64's range for inputs that float16 can hold.
+_BOUNDLESS = {"exp", "exp2", "expm1", "cosh", "sinh", "prod", "cumprod"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,9 @@ class Screening:
             span = extent(wide[position])
             if span is not None and is_finite(span):
                 return "overflow", max(abs(span[0]), abs(span[1]))
-            return ("invalid" if from_bad else "pole"), None
+            if from_bad:
+                return "invalid", None
+            return ("overflow" if "nan" not in new and call.facts.aten in _BOUNDLESS else "pole"), None
         if from_bad:
             return "invalid", None
         is_pole = "nan" in new or call.facts.aten.startswith(_POLES)

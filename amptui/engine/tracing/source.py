@@ -19,7 +19,7 @@ _TORCH = tuple(
 _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 _SITE = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 #: Python code calls the autograd engine here; frames further out did not run this op, they waited for it.
-_ENGINE = "_engine_run_backward"
+ENGINE = "_engine_run_backward"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def user_frame(frame: FrameType | None, *, inside_backward: bool = False) -> Fra
         code = frame.f_code
         if is_user_code(code):
             return frame
-        if inside_backward and code.co_name == _ENGINE:
+        if inside_backward and code.co_name == ENGINE:
             return None
         frame = frame.f_back
     return None
@@ -82,6 +82,18 @@ def frames_of(traceback: TracebackType | None) -> list[tuple[FrameType, int]]:
         frames.append((traceback.tb_frame, traceback.tb_lineno))
         traceback = traceback.tb_next
     return frames
+
+
+def outermost(frame: FrameType) -> FrameType:
+    """The frame that a thread began with: two frames with the same one ran in the same thread."""
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def is_torch_code(code: CodeType) -> bool:
+    """Whether this code is torch's."""
+    return code.co_filename.startswith(_TORCH)
 
 
 def is_checkpoint_code(code: CodeType) -> bool:

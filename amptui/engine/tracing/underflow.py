@@ -44,12 +44,12 @@ def rounding(call: Call, out: Tensor, span: Extent) -> tuple[How, float | None] 
     """How this finite result lost small values, with the literal that did where it was one; None if it did not."""
     low, high = span
     aten = call.facts.aten
+    if aten in _POSITIVE and touches_zero(span):
+        return ("all" if high == 0.0 else "some", None) if _finite_input(call) else None
     if high == 1.0 and aten in _BELOW_ONE and _strictly_below_one(call, out):
         return "one", None
     if not touches_zero(span):
         return None
-    if aten in _POSITIVE:
-        return ("all" if high == 0.0 else "some", None) if _finite_input(call) else None
     if out.dtype not in _HALF:
         return None
     scalar = lost_scalar(call, out.dtype)
