@@ -8,6 +8,8 @@ from typing import Literal
 
 from amptui.protocol.commands import Cancel, Close, Command, Pause
 
+_WAIT_S = 0.5
+
 OnDisconnect = Literal["wait", "stop"]
 
 
@@ -73,9 +75,10 @@ class Inbox:
             if left is not None and left <= 0:
                 return None
             try:
-                woken = self._commands.get(timeout=left)
+                # Never for long: a signal that comes just before the wait would be handled only after it.
+                woken = self._commands.get(timeout=_WAIT_S if left is None else min(left, _WAIT_S))
             except queue.Empty:
-                return None
+                continue
             if woken is not None:
                 return Close() if self.closing is not None else woken
 

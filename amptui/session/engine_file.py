@@ -24,6 +24,9 @@ FAULTS = "fault.log"
 MARK_VARIABLE = "AMPTUI_ENGINE"
 
 
+_DEAD = ("Z", "X")  # a zombie waits for its parent only
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineFile:
     """`start_ticks`: when the process started, in clock ticks since boot, to tell it from a later one of its number."""
@@ -36,7 +39,11 @@ class EngineFile:
 
     @property
     def is_alive(self) -> bool:
-        return self.start_ticks > 0 and process_start(self.pid) == self.start_ticks
+        if self.start_ticks == 0 or process_start(self.pid) != self.start_ticks:
+            return False
+        with suppress(OSError):
+            return _state(Path(f"/proc/{self.pid}"))[0] not in _DEAD
+        return False
 
     def write(self, folder: SessionFolder) -> None:
         with published(folder.path / NAME, overwrite=True) as file:
@@ -75,7 +82,7 @@ def processes_of(mark: str, group: int | None = None) -> list[int]:
             continue
         with suppress(OSError):
             state, session = _state(entry)
-            if state not in ("Z", "X") and (
+            if state not in _DEAD and (
                 (group is not None and session == group) or wanted in (entry / "environ").read_bytes().split(b"\0")
             ):
                 found.append(int(entry.name))

@@ -80,6 +80,7 @@ class EngineProcess:
         self._pipes: tuple[int, ...] = ()
         self._pidfd = _pidfd(pid)
         self._start_ticks = process_start(pid)
+        self._detached = False
         self._failure: str | None = None
         self._silent_since: float | None = None
         self._death: EngineDeath | None = None
@@ -190,8 +191,12 @@ class EngineProcess:
     def stop(self, patience: float = 5.0) -> None:
         """Ends the engine and all that it started: asks, then SIGTERM, then SIGKILL, each after `patience` seconds.
 
-        Events that come meanwhile are kept for `receive`. A second call does nothing.
+        Events that come meanwhile are kept for `receive`. A second call does nothing; nor does this end an engine that
+        speaks to another client now.
         """
+        if self._detached:
+            self.close()
+            return
         if self._death is None and self.alive:
             self.send(Close())
             if not self._ends_within(patience):
@@ -240,6 +245,7 @@ class EngineProcess:
         elif isinstance(greeting, Dropped):
             self.dropped += greeting.events
         elif isinstance(greeting, Turned):
+            self._detached = True
             raise Detached(f"the engine (process {self.pid}) speaks to another client: {greeting.why}")
         if greeting is not None:
             return None

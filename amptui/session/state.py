@@ -218,7 +218,7 @@ def _ended(state: SessionState, status: StageStatus) -> SessionState:
 
 
 def _stage_ended(state: SessionState, event: told.StageEnded) -> SessionState:
-    # Refused and cancelled stages have said so before. `stage` stays: the verdict is reached within the trial's command.
+    # Refused and cancelled stages have said so before; `stage` stays, as the trial's command ends in the verdict.
     return _ended(state, "done" if event.completed else "failed")
 
 

@@ -7,9 +7,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from amptui.protocol.commands import OpenProject
-from amptui.protocol.events import Event, StageStarted
+from amptui.protocol.events import StageStarted
 from amptui.session.folder import SessionFolder
 from amptui.session.process import EngineDeath, EngineProcess
 
@@ -47,7 +48,7 @@ def run(engine: EngineProcess, code: str) -> None:
     engine.send(OpenProject(spec=code, folder="/project"))
 
 
-def receive(engine: EngineProcess, kind: type[Event] | type[EngineDeath], timeout: float = 20.0) -> object:
+def receive(engine: EngineProcess, kind: Any, timeout: float = 20.0) -> Any:
     """The next event of `kind`, or the death; what comes before is passed over."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
@@ -56,7 +57,7 @@ def receive(engine: EngineProcess, kind: type[Event] | type[EngineDeath], timeou
             return event
         assert not isinstance(event, EngineDeath), event
         assert engine.goodbye is None or kind is not EngineDeath, "said goodbye"
-    raise AssertionError(f"no {kind.__name__} came")
+    raise AssertionError(f"no {kind} came")
 
 
 def eventually(holds: Callable[[], bool], timeout: float = 10.0) -> bool:
