@@ -104,12 +104,17 @@ def _module_not_found(name: str, doing: Doing, where: str) -> SpecError:
         hint = f"install the '{top}' that your code is written for, or name your project's interpreter with --python"
         return SpecError("dependency-missing", message, hint, where)
     hint = "install it there, or name your project's interpreter with --python"
-    for root in doing.roots:
-        for file in files_called([f"{top}.py"], root):
-            hint = f"found {file}: run amptui from {file.parent}, or write app_dir: {file.parent} in amptui.yaml"
-            break
+    found = next((path for root in doing.roots for path in _modules_called(top, root)), None)
+    if found:
+        hint = f"found {found}: run amptui from {found.parent}, or write app_dir: {found.parent} in amptui.yaml"
     message = f"your code needs the module '{name}', which is not installed in {sys.executable}"
     return SpecError("dependency-missing", message, hint, where)
+
+
+def _modules_called(name: str, root: Path) -> Iterator[Path]:
+    """Files and packages of that name in the project, such as one in an `src` folder."""
+    yield from files_called([f"{name}.py"], root)
+    yield from (file.parent for file in files_called(["__init__.py"], root) if file.parent.name == name)
 
 
 def _near_module(name: str, root: Path) -> str:

@@ -29,7 +29,10 @@ def closest(name: str, known: Iterable[str]) -> str | None:
         return None
     lowered = {word.lower(): word for word in reversed(candidates)}
     found = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
-    return lowered[found[0]] if found else None
+    if found:
+        return lowered[found[0]]
+    longer = [word for word in candidates if len(name) >= 3 and word.startswith(name)]  # `init` of `init_scale`
+    return longer[0] if len(longer) == 1 else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -72,9 +72,13 @@ def load_project(reference: Reference, arguments: Mapping[str, object], *, folde
     with _no_command_line(doing.file):
         module = import_at(place, own, doing)
         found = _attribute(module, reference.attribute, place, doing)
-        project, defined_at = _project(found, arguments, reference.attribute, module, doing)
-        modules = [module, *(sys.modules[name] for name in set(sys.modules) - loaded_before)]
-    return LoadedProject(project, defined_at, source_files(project, modules, own), own)
+        with told(
+            replace(doing, actor=reference.attribute, during="")
+        ):  # a __getattr__ may fail wherever it is looked at
+            project, defined_at = _project(found, arguments, reference.attribute, module, doing)
+            modules = [module, *(sys.modules[name] for name in set(sys.modules) - loaded_before)]
+            sources = source_files(project, modules, own)
+    return LoadedProject(project, defined_at, sources, own)
 
 
 def _put_first(folders: list[Path]) -> None:
@@ -197,7 +201,9 @@ def _defined_at(found: object, name: str, module: ModuleType, doing: Doing) -> L
     function = found
     while isinstance(function, functools.partial):
         function = function.func
-    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    if callable(function) and "__wrapped__" in _dict(function):
+        function = inspect.unwrap(function)
+    code = getattr(function, "__code__", None)
     if code is not None and doing.own.holds(code.co_filename):
         return Line(code.co_filename, code.co_firstlineno)
     file = file_of(module) or doing.file

@@ -32,7 +32,7 @@ def read_settings(path: Path | str) -> RunSettings:
     """
     file = YamlFile(Path(path).absolute())
     node = file.document()
-    if node is None:
+    if node is None or is_nothing(node):
         raise file.refused(Mark(1, 1), "the file is empty", _entry_hint(file))
     if not isinstance(node, YamlMap):
         raise file.refused(node.mark, f"the file holds {kind_of(node)}", _entry_hint(file))

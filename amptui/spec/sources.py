@@ -18,7 +18,7 @@ def source_files(project: Project, modules: Iterable[ModuleType], own: OwnCode) 
     The latter need not be among the former: a file may have been loaded without becoming a module of `sys.modules`.
     """
     loaded = (file_of(module) for module in modules)
-    behind = (_file_of(part) for part in _parts(project))
+    behind = (file for part in _parts(project) for file in _files_of(part))
     return tuple(sorted({file for file in (*loaded, *behind) if file is not None and own.holds(file)}))
 
 
@@ -29,16 +29,15 @@ def _parts(project: Project) -> Iterator[object]:
     models = project.model.values() if isinstance(project.model, Mapping) else (project.model,)
     for model in models:
         submodules = getattr(model, "modules", None)
-        if callable(submodules):
-            yield from {type(module).forward for module in submodules() if hasattr(type(module), "forward")}
+        yield from {type(module) for module in submodules()} if callable(submodules) else ()
 
 
-def _file_of(part: object) -> str | None:
+def _files_of(part: object) -> Iterator[str]:
     while isinstance(part, functools.partial):
         part = part.func
-    if inspect.isclass(part):
-        part = next((value for value in vars(part).values() if inspect.isfunction(value)), None)
-    elif not (inspect.isfunction(part) or inspect.ismethod(part)):
-        part = getattr(type(part), "__call__", None)  # noqa: B004 - its code is wanted, not whether it can be called
-    code = getattr(part, "__code__", None)
-    return code.co_filename if code is not None else None
+    if inspect.isfunction(part) or inspect.ismethod(part):
+        functions = [part]
+    else:
+        kind = part if inspect.isclass(part) else type(part)
+        functions = [value for value in vars(kind).values() if inspect.isfunction(value)]
+    yield from (function.__code__.co_filename for function in functions)

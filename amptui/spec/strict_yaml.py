@@ -27,7 +27,7 @@ _TEXT = "tag:yaml.org,2002:str"
 _BYTE_ORDER_MARKS = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"), (b"\xef\xbb\xbf", "UTF-8"))
 
 _MENDS = (
-    ("'\\t'", "indent with spaces"),
+    ("'\\t'", "write spaces instead of the tab"),
     ("mapping values are not allowed", "write one `key: value` a line, and put a text that holds ': ' in quotes"),
     ("expected <block end>", "check the indentation of this line"),
     ("could not find expected ':'", "write `key: value`"),
@@ -153,7 +153,7 @@ class _Parser:
                 )
         except yaml.reader.ReaderError as error:
             mark = _mark_at(self._source[: error.position].encode())
-            said = f"the character U+{ord(error.character):04X} is not allowed"
+            said = f"the character U+{_code_of(error.character):04X} is not allowed"
             raise self._file.refused(mark, said, "remove it") from None
         except yaml.MarkedYAMLError as error:
             raise self._no_yaml(error) from None
@@ -243,6 +243,10 @@ def _mark(event: yaml.Event) -> Mark:
 
 def _of(mark: Any) -> Mark | None:
     return None if mark is None else Mark(mark.line + 1, mark.column + 1)
+
+
+def _code_of(character: str | int) -> int:
+    return character if isinstance(character, int) else ord(character)  # PyYAML's types say str, and it gives int
 
 
 def _mark_at(before: bytes) -> Mark:

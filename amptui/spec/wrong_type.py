@@ -61,7 +61,11 @@ def what_it_is(value: object) -> str:
     if isinstance(value, Mapping):
         return f"a {kind.__name__} with the keys {listed(map(str, value))}" if value else f"an empty {kind.__name__}"
     if isinstance(value, tuple | list):
-        return f"a {kind.__name__} of {listed([type(item).__name__ for item in value])}" if value else "an empty list"
+        return (
+            f"a {kind.__name__} of {listed([type(item).__name__ for item in value])}"
+            if value
+            else f"an empty {kind.__name__}"
+        )
     article = "an" if kind.__name__[:1].lower() in "aeiou" else "a"
     return f"{article} {kind.__name__}"
 

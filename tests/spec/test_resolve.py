@@ -1,5 +1,6 @@
 """Loading what SPEC names: every way it can fail is told apart, in one sentence, at the user's own line."""
 
+# ruff: noqa: E501 - one row of a table is one line
 from __future__ import annotations
 
 import subprocess
@@ -74,9 +75,7 @@ def test_a_function_made_on_the_fly_for_any_name_is_called_as_any_other(load: Lo
     assert loaded.defined_at.number == 6
 
 
-@pytest.mark.parametrize(
-    ("attribute", "line"), [("build", 3), ("wrapped", 9), ("ready", 15), ("tuned", 3)], ids=str
-)
+@pytest.mark.parametrize(("attribute", "line"), [("build", 3), ("wrapped", 9), ("ready", 15), ("tuned", 3)], ids=str)
 def test_the_line_of_the_factory_is_told(load: Load, folder: Path, attribute: str, line: int) -> None:
     source = (
         GOOD + "\nimport functools\n\n\n@functools.cache\ndef wrapped():\n    return build()\n\n\n\n"
@@ -167,6 +166,8 @@ FAILURES = [
      "pkg/__init__.py:1", "'pkg.gone'", ""),
     ("pkg/train.py:build", {"pkg/__init__.py": "", "pkg/train.py": "import layers\n", "pkg/layers.py": ""},
      "dependency-missing", "pkg/train.py:1", "'layers'", "write app_dir: {p}/pkg in amptui.yaml"),
+    ("train.py:build", {"train.py": "from layers import Net\n", "src/layers/__init__.py": ""}, "dependency-missing",
+     "train.py:1", "'layers'", "found {p}/src/layers: run amptui from {p}/src, or write app_dir: {p}/src"),
     ("train.py:build", {"train.py": "import json.nosuch\n"}, "dependency-missing", "train.py:1", "'json.nosuch'",
      "install the 'json' that your code is written for"),
     # syntax
@@ -206,6 +207,8 @@ FAILURES = [
      "exits", "train.py:4", "sys.exit(2) while being imported, in argparse", "__main__"),
     ("train.py:build", {"train.py": "def build():\n    raise SystemExit\n"}, "exits", "train.py:2",
      "build() called sys.exit()", "under `args` in amptui.yaml"),
+    ("train.py:thing", {"train.py": "class T:\n    def __call__(self): ...\n    def __getattr__(self, n):\n        return {}[n]\nthing = T()\n"},
+     "raises", "train.py:4", "KeyError", ""),
     # attributes
     ("train.py:buld", {"train.py": GOOD}, "attribute-missing", None, "{p}/train.py has no 'buld'",
      "did you mean 'build'?"),
