@@ -2,7 +2,7 @@
 
 What comes back is what went in, with these exceptions: NumPy scalars become Python's, subclasses of dict, list, tuple,
 str, int and float become the plain type (so a defaultdict loses its factory), a frozenset becomes a set.
-NumPy arrays are kept as tensors under a mark and come back as arrays; what a tensor cannot hold is refused.
+NumPy arrays and empty bytes are kept under a mark and come back as they were; an array that no tensor can hold is refused.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import Tensor
 _MAX_DEPTH = 64
 
 _ARRAY_MARK = "__amptui_numpy_dtype__"
+_EMPTY_BYTES_MARK = "__amptui_empty_bytes__"
 _ARRAY_TYPES = frozenset(["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"])
 _SCALARS: tuple[type[Any], ...] = (bool, int, float, complex, str, bytes)
 _SAME_WIDTH = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -41,6 +42,8 @@ def from_plain(value: Any) -> Any:
     if type(value) is dict:
         if _ARRAY_MARK in value:
             return value["array"].numpy().astype(value[_ARRAY_MARK]).reshape(value["shape"])
+        if _EMPTY_BYTES_MARK in value:
+            return b""
         return {key: from_plain(item) for key, item in value.items()}
     if type(value) in (list, tuple):
         return type(value)(from_plain(item) for item in value)
@@ -120,6 +123,8 @@ def _plain(value: Any, path: str, depth: int) -> Any:
         raise NotPlain(f"{path[:200]}… is nested more than {_MAX_DEPTH} deep; it probably contains itself")
     if isinstance(value, Tensor):
         return _plain_tensor(value, path)
+    if isinstance(value, bytes) and not value:
+        return {_EMPTY_BYTES_MARK: True}  # pickled as a call of `bytes`, which torch refuses
     if value is None or isinstance(value, _SCALARS):
         return _plain_scalar(value, path)
     if isinstance(value, torch.dtype | torch.device | torch.layout | torch.Size | bytearray):
@@ -147,7 +152,7 @@ def _plain_scalar(value: Any, path: str) -> Any:
 def _plain_key(key: Any, path: str) -> Any:
     if isinstance(key, tuple):
         return tuple(_plain_key(part, path) for part in key)
-    if key is None or isinstance(key, _SCALARS):
+    if (key is None or isinstance(key, _SCALARS)) and key != b"":
         return _plain_scalar(key, path)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(key, numpy.generic):

@@ -67,7 +67,7 @@ class SessionFolder:
 
         Raises SessionError if the name is taken by anything else.
         """
-        path = path.expanduser().resolve()
+        path = _located(path)
         try:
             path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
             try:
@@ -86,7 +86,7 @@ class SessionFolder:
     @classmethod
     def open(cls, path: Path) -> SessionFolder:
         """The existing session at `path`; SessionError if it is none or if others may write into it."""
-        path = path.expanduser().resolve()
+        path = _located(path)
         try:
             status = path.lstat()
         except OSError as error:
@@ -118,6 +118,13 @@ class SessionFolder:
 def mebibytes(count: int) -> str:
     """`count` bytes in words, rounded up to whole MiB."""
     return f"{-(-count // 2**20):,} MiB"
+
+
+def _located(path: Path) -> Path:
+    try:
+        return path.expanduser().resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a NUL in the name, no such user
+        raise SessionError(f"{_shown(path)} is no path of a session: {safe_text(error)}") from error
 
 
 def _take_empty(path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from amptui.session.durable import PRIVATE_FOLDER, published
 from amptui.session.errors import SessionNotFound
-from amptui.session.folder import SessionFolder
+from amptui.session.folder import DATABASE_NAME, SessionFolder
 from amptui.text import safe_text
 
 HOME_VARIABLE = "AMPTUI_HOME"
@@ -65,7 +65,7 @@ def find_session(text: str, home: Path | None = None) -> SessionFolder:
     if text == "last":
         return SessionFolder.open(_last(home))
     if "/" in text or text in (".", ".."):
-        return SessionFolder.open(Path(text).expanduser())
+        return SessionFolder.open(Path(text))
     known = list_sessions(home)
     if text in known:
         return SessionFolder.open(home / text)
@@ -76,7 +76,7 @@ def find_session(text: str, home: Path | None = None) -> SessionFolder:
         raise SessionNotFound(
             f"'{safe_text(text)}' begins {len(begins)} sessions: {_some(begins)}. Write more of the id."
         )
-    if Path(text).is_dir():
+    if (Path(text or "?") / DATABASE_NAME).is_file():
         return SessionFolder.open(Path(text))
     named = [session for session in known if text and text in session]
     hint = (
