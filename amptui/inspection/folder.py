@@ -16,6 +16,7 @@ MAX_NAMES = 20_000
 #: Files of one kind (ranks, shards) that are read; what holds for these is taken to hold for the rest.
 MAX_ALIKE = 16
 _CHECKPOINT_ENDINGS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".pkl", ".tar", ".distcp")
+_DEEPSPEED_RANKS = r"(bf16_)?(mp_rank_\d+|zero_pp_rank_\d+_mp_rank_\d+)(_\w+)?_(model|optim)_states\.pt"
 _UNFINISHED = "Resume from an earlier save; this one was interrupted before it was whole."
 _COPY_ALL = "Copy the whole folder again, or resume from an earlier save."
 
@@ -89,20 +90,18 @@ def _distributed(names: _Names) -> Plan | None:
 
 def _deepspeed(names: _Names) -> Plan | None:
     """deepspeed/runtime/engine.py: `latest` names the folder of the newest save."""
-    ranks = r"(bf16_)?(mp_rank_\d+|zero_pp_rank_\d+_mp_rank_\d+)(_\w+)?_(model|optim)_states\.pt"
-    if names.like(ranks):
-        return _deepspeed_tag(names, ranks)
+    if names.like(_DEEPSPEED_RANKS):
+        return _deepspeed_tag(names)
     if "latest" not in names.files or "trainer_state.json" in names.files:
         return None
     tag = _pointer(names.base / "latest")
     if tag is None or tag not in names.folders:
         what = f"`latest` names {tag!r}, which is not there" if tag else "`latest` does not name a folder"
         raise UnreadableError(what)
-    inner = _names(names.base / tag)
-    return _deepspeed_tag(inner, ranks)
+    return _deepspeed_tag(_names(names.base / tag))
 
 
-def _deepspeed_tag(names: _Names, ranks: str) -> Plan:
+def _deepspeed_tag(names: _Names) -> Plan:
     models = names.like(r"(zero_pp_rank_\d+_)?mp_rank_\d+_model_states\.pt")
     optimizers = names.like(r"(bf16_)?zero_pp_rank_\d+_mp_rank_\d+_optim_states\.pt")
     findings = [*_gaps("rank", models), *_gaps("rank", optimizers)]
@@ -111,7 +110,7 @@ def _deepspeed_tag(names: _Names, ranks: str) -> Plan:
     chosen = (*models[:MAX_ALIKE], *optimizers[:MAX_ALIKE])
     kind = "deepspeed_zero" if optimizers or any(name.startswith("zero") for name in models) else "deepspeed"
     complete = not any(finding.severity == "fault" for finding in findings)
-    findings.extend(_unread(len(names.like(ranks)) - len(chosen)))
+    findings.extend(_unread(len(names.like(_DEEPSPEED_RANKS)) - len(chosen)))
     return Plan(kind=kind, base=names.base, files=chosen, findings=tuple(findings), complete=complete)
 
 
@@ -157,6 +156,12 @@ def _hf_trainer(names: _Names) -> Plan | None:
     if not weights and not distributed and training:
         findings.append(fault("missing-shard", "there are no model weights", advice=_COPY_ALL))
     files = [*present, *generators[:MAX_ALIKE], *weights]
+    engine = _pointer(names.base / "latest") if "latest" in names.files else None
+    if engine is not None and engine in names.folders:  # DeepSpeed keeps optimizer and scaler in its own folder
+        inside = _deepspeed_tag(_names(names.base / engine))
+        files.extend(f"{engine}/{name}" for name in inside.files)
+        findings.extend(inside.findings)
+        weights = weights or list(inside.files)
     files.extend(name for name in names.files if name.endswith(".index.json") or name == "config.json")
     complete = not any(finding.severity == "fault" for finding in findings)
     return Plan(
@@ -315,8 +320,4 @@ def _pointer(path: Path) -> str | None:
         name = raw.decode("utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return None
-    return (
-        None
-        if not name or "\0" in name or ".." in name.split("/") or (name.startswith("/") and path.name == "latest")
-        else name
-    )
+    return name if name and "\0" not in name and ".." not in name.split("/") else None

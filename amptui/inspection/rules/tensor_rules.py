@@ -154,6 +154,8 @@ def _prefixes(tensors: Sequence[SeenTensor]) -> Iterator[Finding]:
             group = tensor.path.removesuffix(tensor.key).rstrip(".: ")
             groups.setdefault(group, []).append(tensor.key)
     for group, names in groups.items():
+        if "n_averaged" in names:  # torch.optim.swa_utils.AveragedModel: the prefix is its own
+            continue
         for prefix in _PREFIXES:
             count = sum(name.startswith(prefix) for name in names)
             if not count:
