@@ -1,0 +1,78 @@
+"""The end of the account: a refusal, an error, a death, and how to go on from here."""
+
+from __future__ import annotations
+
+from amptui.findings.words import counted
+from amptui.protocol.events import EngineFailed, FellBack, Refused
+from amptui.report.figures import name, place, shell_word, words
+from amptui.report.page import VALUE, Page
+from amptui.report.told_trial import tell_place
+from amptui.session.death import EngineDeath
+from amptui.session.state import SessionState
+
+_CODES = {
+    0: "accepted",
+    1: "rejected",
+    2: "not judged",
+    3: "inconclusive",
+    130: "interrupted",
+}
+_FP32_FAILED = "fp32-failed"
+_OUTPUT_LINES = 20
+
+
+def tell_refusal(page: Page, event: Refused, state: SessionState) -> None:
+    """What keeps the project from being judged, where, and what to do: one message."""
+    page.marked("fail", ("Cannot be judged: ", "bold"), words(event.message))
+    if event.code == _FP32_FAILED and state.failures:
+        tell_place(page, state.failures[-1])
+    elif event.where:
+        page.field("where", place(event.where))
+    if event.hint:
+        page.field("to do", words(event.hint))
+
+
+def tell_engine_error(page: Page, event: EngineFailed) -> None:
+    page.marked("fail", ("The engine met an error of its own: ", "bold"), words(event.message))
+    if event.where:
+        page.field("where", place(event.where))
+    if event.detail:
+        page.field("detail", words(event.detail))
+    page.field("to do", "Report it, with the session's folder; nothing of the project was changed on disk.")
+
+
+def tell_death(page: Page, death: EngineDeath, state: SessionState) -> None:
+    """How the engine's process ended, in words, and what it printed last."""
+    during = f" during {state.stage}" if state.stage is not None else ""
+    page.blank()
+    page.marked("fail", (f"The engine ended{during} ({name(death.how)}). ", "bold"), words(death.words))
+    lines = death.last_output[-_OUTPUT_LINES:]
+    if lines:
+        page.line(("Its last output:", "dim"), indent=4)
+    for line in lines:
+        page.line(("│ ", "dim"), name(line), indent=4, hang=2)
+
+
+def tell_fallback(page: Page, event: FellBack) -> None:
+    proven = ", bit for bit" if event.proven else "; bit for bit could not be proven"
+    page.field(
+        "fell back",
+        f"{name(event.checkpoint)} is restored, {counted(event.verified, 'tensor')} compared{proven}",
+        mark="ok" if event.proven else "warn",
+    )
+
+
+def tell_end(page: Page, state: SessionState, exit_code: int, *, session: str, json: str | None) -> None:
+    """What is left to say whichever way it ended: the way back, the files, the exit code."""
+    page.blank()
+    page.rule()
+    if state.checkpoints:
+        page.field("go back", "the FP32 checkpoint, every bit verified, as a file for torch.load:")
+        page.line((f"amptui restore {shell_word(session)} -o fp32.pt", "bold"), indent=VALUE, hang=2)
+    page.field("session", name(session))
+    if state.output_lines:
+        page.field("output", f"the project printed {counted(state.output_lines, 'line')}; the session keeps them")
+    if json is not None and json != "-":
+        page.field("JSON", name(json))
+    meaning = _CODES.get(exit_code)
+    page.field("exit code", f"{exit_code}{f', {meaning}' if meaning else ''}")
