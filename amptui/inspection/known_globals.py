@@ -222,7 +222,7 @@ def grade(found: Global, use: Use) -> Grade:
         return "known"
     package = found.module.partition(".")[0]
     if found.name == "getattr" and package in ("builtins", "__builtin__"):
-        return "known" if use.calls == use.lookups else "dangerous"
+        return "known" if use.calls and use.calls == use.lookups else "dangerous"
     class_like = _class_like(found)
     if (package in _STANDARD or package in _PROGRAM_PACKAGES) and package != "__main__":
         return "dangerous"

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from amptui.inspection.nodes import Call, Global, Node, Opaque, Tensor
+from amptui.inspection.nodes import Call, Global, Node, Opaque, Tensor, mapping_of
 from amptui.inspection.rebuild import key_of, rebuilt, storage_of
 
 MAX_OPCODES = 5_000_000
@@ -210,8 +210,14 @@ class _Walk:
         target = self.top()
         if isinstance(target, Call):
             target.state = state
+            if any(name in (mapping_of(target) or ()) for name in _CALLED_ATTRIBUTES):
+                self.computed_calls += 1  # set as attributes, a later opcode would call these
         elif not isinstance(target, dict | list | Tensor | Global):
             raise _BrokenError(f"byte {self.position}: attributes set on plain data")
+
+
+#: What the unpickler looks up on an object, and calls: BUILD, APPEND, APPENDS and ADDITEMS.
+_CALLED_ATTRIBUTES = ("__setstate__", "append", "extend", "add")
 
 
 def _member(args: Node) -> tuple[str, str] | None:
