@@ -12,8 +12,8 @@ from amptui.engine.tracing.origin import Link, Origin, link_of, origin_of_event,
 from amptui.engine.tracing.tape import SOURCES, Event, Tape
 from amptui.engine.tracing.values import Kind, extent, is_finite
 
-#: A place and what was born there, comparable across runs.
-Site = tuple[tuple[str, str, str, str], tuple[Kind, ...]]
+#: A place (for a source also the tensor) and what was born there, comparable across runs.
+Site = tuple[tuple[str, str, str, str], str | None, tuple[Kind, ...]]
 
 #: exp(-inf) is 0 and max(-inf, x) is x: what a masked value is for.
 _TAKES_MINUS_INF = {
@@ -150,7 +150,10 @@ class Blame:
         return [e for e in faults if not ids & self._ancestors(e.parents)]
 
     def _chain(self, event: Event, start: frozenset[int]) -> tuple[Link, ...]:
-        """The shortest way from the event to the result: its births, and the op that gave the result."""
+        """The shortest way from the event to the result: its births, and the op that gave the result.
+
+        For what was there before the run it begins with the op that took it in.
+        """
         came_from: dict[int, int | None] = dict.fromkeys(sorted(start))
         waiting = sorted(start)
         for i in waiting:
@@ -165,7 +168,8 @@ class Blame:
         while step is not None:
             path.append(self._tape.events[step])
             step = came_from[step]
-        kept = [e for e in path[1:-1] if e.born] + path[1:][-1:]
+        enters = event.cause in ("source", "deliberate")
+        kept = [e for i, e in enumerate(path[1:-1]) if e.born or (enters and i == 0)] + path[1:][-1:]
         return tuple(link_of(e.place, e.kinds) for e in kept)
 
     def _healed_at(self, event: Event) -> Link | None:
@@ -178,6 +182,8 @@ class Blame:
             place = self._tape.healed.get(i)
             if place is None or place.op in _CHOOSES:
                 continue
+            if place.node is not None and place.site == event.place.site:
+                continue  # an intermediate inside the gradient of one op
             kinds = self._tape.events[i].kinds
             if kinds == {"-inf"} and place.op in _TAKES_MINUS_INF:
                 continue
@@ -186,7 +192,8 @@ class Blame:
 
 
 def _site(event: Event) -> Site:
-    return event.place.site, tuple(sorted(event.kinds))
+    name = event.output.name if event.output is not None else None
+    return event.place.site, name, tuple(sorted(event.kinds))
 
 
 def _is_bad(tensor: Tensor | None) -> bool:

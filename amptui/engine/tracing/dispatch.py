@@ -39,7 +39,7 @@ class OpTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         written = call.written()
         statistics = call.statistics()
         looked_at = statistics if call.facts.overwrites else [*written, *statistics]
-        before = [self._screening.look(t) for t in looked_at]
+        before = [self._screening.look(call, t) for t in looked_at]
         out = self._run(call)
         results = tensors_in(out if isinstance(out, (list, tuple)) else [out])
         if call.facts.uninitialised:

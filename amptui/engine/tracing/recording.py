@@ -113,7 +113,6 @@ class Recording:
             aten=facts.aten,
             node=node.name(),
             autocast=autocast_dtype(self.device),
-            home_thread=self.stack.at_home,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -83,6 +84,8 @@ class OpFacts:
     #: Positions of running statistics, and of the flag that says they are written and not read.
     statistics: tuple[int, ...]
     training: int | None
+    #: Takes nothing but shape and dtype from its tensors (`zeros_like`, `new_full`).
+    shape_only: bool
     #: Draws random numbers: running it again would disturb the replay.
     random: bool
 
@@ -118,9 +121,10 @@ def learn(func: OpOverload) -> OpFacts:
         written=frozenset(written),
         overwrites=aten in _OVERWRITES or is_out_variant,
         uninitialised=aten in _UNINITIALISED,
-        scratch_from=1 if aten.startswith(_SCRATCH) else len(schema.returns),
+        scratch_from=1 if aten.startswith(_SCRATCH) else sys.maxsize,
         statistics=tuple(statistics),
         training=training if statistics else None,
+        shape_only=aten.endswith("_like") or aten.startswith("new_"),
         random=torch.Tag.nondeterministic_seeded in func.tags,
     )
 
@@ -153,7 +157,9 @@ class Call:
     kwargs: Mapping[str, Any]
 
     def tensors(self) -> list[Tensor]:
-        """The tensors among the arguments."""
+        """The tensors among the arguments whose values count."""
+        if self.facts.shape_only:
+            return []
         return tensors_in((*self.args, *self.kwargs.values()) if self.kwargs else self.args)
 
     def written(self) -> list[Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -41,12 +41,12 @@ class Screening:
         self._calls = calls
         self._tape = recording.tape
 
-    def look(self, tensor: Tensor) -> Before:
+    def look(self, call: Call, tensor: Tensor) -> Before:
         """An argument that is about to be written."""
         span = extent(tensor)
         if span is None or is_finite(span):
             return Before(tensor, span, frozenset(), frozenset())
-        kinds, ids = self._provenance(tensor, span)
+        kinds, ids = self._provenance(call, tensor, span)
         return Before(tensor, span, kinds, ids)
 
     def screen(self, call: Call, results: list[Tensor], inputs: list[Tensor], before: list[Before]) -> None:
@@ -68,7 +68,9 @@ class Screening:
                 event = self._non_finite(call, out, kinds, inputs, before, position)
             self._tape.taints.put(out, [event.id], kinds)
 
-    def _provenance(self, tensor: Tensor, span: Extent | None = None) -> tuple[frozenset[Kind], frozenset[int]]:
+    def _provenance(
+        self, call: Call, tensor: Tensor, span: Extent | None = None
+    ) -> tuple[frozenset[Kind], frozenset[int]]:
         """The non-finite kinds in a tensor and the events they come from."""
         mark = self._tape.taints.get(tensor)
         if mark is not None and mark.covers(tensor):
@@ -78,23 +80,26 @@ class Screening:
             return kinds, frozenset()
         if mark is not None:
             return kinds, mark.ids
-        event = self._source(tensor, kinds)
+        event = self._source(call, tensor, kinds)
         self._tape.taints.put(tensor, [event.id], kinds)
         return kinds, frozenset([event.id])
 
-    def _source(self, tensor: Tensor, kinds: frozenset[Kind]) -> Event:
-        """A non-finite tensor that no traced op made."""
+    def _source(self, call: Call, tensor: Tensor, kinds: frozenset[Kind]) -> Event:
+        """A non-finite tensor that no traced op made. One without a name has the place of the op that took it in."""
         known = self._recording.known.find(tensor)
         if known is None:
             known = ("constant" if self._tape.unwritten.get(tensor) is None else "memory"), ""
         phase, name = known
         only_minus_inf = kinds == {"-inf"}
         meant = (phase in ("input", "buffer") and only_minus_inf) or (phase == "constant" and "nan" not in kinds)
-        module = name.rpartition(".")[0] if phase in ("weights", "buffer") else ""
+        place = Place(phase=phase, module="" if phase == "input" else name.rpartition(".")[0], op="", line=None)
+        if not name:
+            taken = self._recording.place(call.facts, self._calls)
+            place = replace(place, module=taken.module, op=taken.op, line=taken.line)
         return self._tape.add(
             Event(
                 id=len(self._tape.events),
-                place=Place(phase=phase, module=module, op="", line=None),
+                place=place,
                 kinds=kinds,
                 cause="deliberate" if meant else "source",
                 output=facts_of(tensor, f"{phase} {name}".strip()),
@@ -123,7 +128,7 @@ class Screening:
         healed = self._tape.healed
         for tensor in inputs:
             mark = self._tape.taints.get(tensor)
-            if mark is None or all(i in healed for i in mark.ids) or not self._provenance(tensor)[0]:
+            if mark is None or all(i in healed for i in mark.ids) or not self._provenance(call, tensor)[0]:
                 continue
             place = self._recording.place(call.facts, self._calls)
             for i in mark.ids:
@@ -148,7 +153,7 @@ class Screening:
         parents: set[int] = set()
         for tensor in inputs:
             was = overwritten.get(id(tensor))
-            of_input, ids = (was.kinds, was.ids) if was is not None else self._provenance(tensor)
+            of_input, ids = (was.kinds, was.ids) if was is not None else self._provenance(call, tensor)
             went_in |= of_input
             parents |= ids
         new = kinds - went_in

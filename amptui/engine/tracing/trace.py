@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor, nn
 
+from amptui.engine.tracing.backward import current_node
 from amptui.engine.tracing.blame import Blame, Site
 from amptui.engine.tracing.calls import TorchCalls
 from amptui.engine.tracing.dispatch import OpTracer
@@ -87,9 +88,12 @@ class Tracer:
         """Number of ops seen."""
         return self._recording.tape.ops
 
-    # Threads of the user's own have neither mode; they get both for the length of their outermost module call.
+    # Threads of the user's own have neither mode; they get both for the length of their outermost module call. The
+    # autograd engine's threads (one per GPU) inherit both.
 
     def _enter_thread(self) -> None:
+        if current_node() is not None:
+            return
         calls = TorchCalls(self._recording.device)
         modes = ExitStack()
         modes.enter_context(calls)

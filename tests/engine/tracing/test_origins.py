@@ -360,7 +360,7 @@ def uninitialised_memory() -> Setting:
     def pad(h: Tensor) -> Tensor:
         out = torch.empty(2, 5)
         torch.from_numpy(out.numpy()).untyped_storage().copy_(torch.full((10,), math.nan).untyped_storage())
-        return torch.cat([h, out], 1)
+        return torch.cat([h, out], 1)  # <- memory
 
     return Setting(Functional(pad), total(torch.ones(2, 4)))
 
@@ -416,7 +416,7 @@ CASES = {
     "bf16": Want(bf16_overflow, "forward", "mul", "", "bf16_cube", "overflow"),
     "fp32": Want(fp32_formula, "forward", "exp", "", "fp32_exp", "overflow"),
     "complex": Want(complex_division, "forward", "div", "", "complex_division", "pole"),
-    "memory": Want(uninitialised_memory, "memory", "", "", None, "source", tensor="memory"),
+    "memory": Want(uninitialised_memory, "memory", "cat", "", "memory", "source", tensor="memory"),
 }  # fmt: skip
 
 
