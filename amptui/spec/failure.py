@@ -95,9 +95,9 @@ def _exits(error: SystemExit, doing: Doing, where: str) -> SpecError:
 
 def _module_not_found(name: str, doing: Doing, where: str) -> SpecError:
     top, _, rest = name.partition(".")
-    for root in doing.roots:
-        if rest and ((root / top).is_dir() or (root / f"{top}.py").is_file()):
-            return SpecError("own-module-missing", f"your code has no module '{name}'", _near_module(name, root), where)
+    root = _root_of(top, doing) if rest else None
+    if root is not None:
+        return SpecError("own-module-missing", f"your code has no module '{name}'", _near_module(name, root), where)
     if top in sys.modules:
         home = file_of(sys.modules[top]) or "built into Python"
         message = f"your code needs the module '{name}', which the '{top}' of {sys.executable} ({home}) does not have"
@@ -109,6 +109,15 @@ def _module_not_found(name: str, doing: Doing, where: str) -> SpecError:
         hint = f"found {found}: run amptui from {found.parent}, or write app_dir: {found.parent} in amptui.yaml"
     message = f"your code needs the module '{name}', which is not installed in {sys.executable}"
     return SpecError("dependency-missing", message, hint, where)
+
+
+def _root_of(top: str, doing: Doing) -> Path | None:
+    """The folder that holds the user's own module or package `top`, or None where it is not the user's."""
+    for root in doing.roots:
+        if (root / top).is_dir() or (root / f"{top}.py").is_file():
+            return root
+    packages = (Path(folder) for folder in doing.own.own)  # with an installed package that SPEC names
+    return next((folder.parent for folder in packages if folder.name == top and folder not in doing.roots), None)
 
 
 def _modules_called(name: str, root: Path) -> Iterator[Path]:

@@ -58,7 +58,7 @@ def load_project(reference: Reference, arguments: Mapping[str, object], *, folde
     place = place_of(reference, app_folder)
     _put_first([place.root, app_folder])
     installed_at = None if place.file else folder_of_installed(place.name)
-    roots = tuple(dict.fromkeys([place.root, app_folder, *([installed_at.parent] if installed_at else [])]))
+    roots = tuple(dict.fromkeys([place.root, app_folder]))
     own = own_code([place.root, app_folder, *([installed_at] if installed_at else [])])
     loaded_before = set(sys.modules)
     doing = Doing(
@@ -72,9 +72,8 @@ def load_project(reference: Reference, arguments: Mapping[str, object], *, folde
     with _no_command_line(doing.file):
         module = import_at(place, own, doing)
         found = _attribute(module, reference.attribute, place, doing)
-        with told(
-            replace(doing, actor=reference.attribute, during="")
-        ):  # a __getattr__ may fail wherever it is looked at
+        # Even looking at an object may run the user's code, such as a __getattr__.
+        with told(replace(doing, actor=reference.attribute, during="")):
             project, defined_at = _project(found, arguments, reference.attribute, module, doing)
             modules = [module, *(sys.modules[name] for name in set(sys.modules) - loaded_before)]
             sources = source_files(project, modules, own)

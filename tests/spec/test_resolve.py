@@ -369,6 +369,12 @@ def test_a_fault_inside_an_installed_package_points_at_the_users_line(
     (installed / "project" / "__init__.py").write_text("\n\nimport nosuchdep\n")
     error = refused("project:build", {})
     assert (error.code, error.where) == ("dependency-missing", f"{installed}/project/__init__.py:3")
+    (installed / "project" / "__init__.py").write_text("import project.gone\n")
+    error = refused("project:build", {})
+    assert (error.code, error.where) == ("own-module-missing", f"{installed}/project/__init__.py:1")
+    (installed / "project" / "__init__.py").write_text("import thirdparty.gone\n\n")
+    error = refused("project:build", {})
+    assert (error.code, error.where) == ("dependency-missing", f"{installed}/project/__init__.py:1")
 
 
 def test_a_wrapped_factory_keeps_its_signature(load: Load) -> None:
@@ -393,3 +399,13 @@ def test_loading_needs_the_standard_library_only(folder: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("train\n", "")
+
+
+def test_a_file_called_torch_takes_nothing_from_torch(load: Load, refused: Refused, folder: Path) -> None:
+    import torch
+
+    source = IMPORT + "import torch\ndef build(): return Project(model=torch.nn.Linear(1, 1))\n"
+    project = load("train.py:build", {"train.py": source, "torch.py": "raise RuntimeError\n"}).project
+    assert isinstance(project.model, torch.nn.Linear)
+    error = refused("torch.py:build", {})
+    assert (error.code, error.hint) == ("shadowed", f"rename {folder}/torch.py")
