@@ -180,14 +180,19 @@ def _output_bound(wanted: Criteria, name: str, output: OutputRange, precision: _
 
 
 def _atol(rtol: float, output: OutputRange, precision: _Precision) -> tuple[float, str]:
-    largest = output.largest if math.isfinite(output.largest) else 0.0
-    noise = output.noise if math.isfinite(output.noise) else 0.0
-    by_noise, by_size, floor = NOISE_FACTOR * noise, rtol * largest, ROUNDINGS * precision.tiny
+    by_noise, by_size = _finite(NOISE_FACTOR * output.noise), _finite(rtol * output.largest)
+    floor = ROUNDINGS * precision.tiny
     if by_noise > max(by_size, floor):
-        return by_noise, f"{NOISE_FACTOR} × the noise of two equal FP32 runs ({number(noise)})"
+        return by_noise, f"{NOISE_FACTOR} × the noise of two equal FP32 runs ({number(output.noise)})"
     if by_size > floor:
-        return by_size, f"the same share ({number(rtol)}) of the largest value in the baseline ({number(largest)})"
+        share = f"the same share ({number(rtol)}) of the largest value in the baseline ({number(output.largest)})"
+        return by_size, share
     return floor, f"{ROUNDINGS} × the smallest step of {precision.name}: the baseline is zero or nearly so"
+
+
+def _finite(value: float) -> float:
+    """No tolerance can be drawn from a baseline that is not finite; the verdict says so."""
+    return value if math.isfinite(value) and value > 0.0 else 0.0
 
 
 def _loss_bound(wanted: Criteria, precision: _Precision, output: _Bound | None) -> _Bound:

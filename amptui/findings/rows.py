@@ -226,7 +226,7 @@ def _progress_rows(evidence: TrialEvidence) -> Iterator[Row]:
         above = _relative(baseline, trial)
         yield Row(
             criterion="progress",
-            passed=None if limit is None else above <= limit,
+            passed=None if limit is None else above <= limit + _rounding(1.0, above),
             baseline=baseline,
             trial=trial,
             limit=limit,

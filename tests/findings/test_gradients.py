@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+
+from amptui.findings.diagnosis import diagnose
+from amptui.findings.judgement import ScaleCourse
+from tests.findings.trials import NAN, baseline, counts, difference, trial, trip
+
+
+def found(evidence):
+    return [(f.severity, f.kind, f.stage, f.step, f.fp32_ok) for f in diagnose(evidence)]
+
+
+LOW = ScaleCourse(initial=2.0**-10, final=2.0**-10, lowest=2.0**-10)
+
+
+@pytest.mark.parametrize(
+    ("changed", "changed_in_fp32", "expected"),
+    [
+        (20, 20, []),
+        (0, 20, [("fault", "underflow", "gradient", 0, True)]),
+        (10, 20, [("fault", "underflow", "gradient", 0, True)]),
+        (15, 20, [("notice", "underflow", "gradient", 0, True)]),
+        (15, 15, []),
+        (18, 15, []),
+        (0, 0, [("fault", "not_precision", "gradient", 0, False)]),
+    ],
+)
+def test_zero_gradients_count_beyond_those_of_fp32(changed, changed_in_fp32, expected):
+    evidence = trial(counts=(counts(changed=changed),), baseline=baseline(counts=(counts(changed=changed_in_fp32),)))
+    assert found(evidence) == expected
+
+
+def test_zero_gradients_start_at_the_first_applied_update():
+    evidence = trial(counts=(counts(applied=8, skipped=12, changed=0, first_applied=12),))
+    assert ("fault", "underflow", "gradient", 12, True) in found(evidence)
+
+
+@pytest.mark.parametrize(("course", "mend"), [(LOW, "higher scale"), (None, "BF16")])
+def test_underflow_is_mended_by_a_higher_scale_where_it_is_low(course, mend):
+    [finding] = diagnose(trial(counts=(counts(changed=0),), scaler=course))
+    assert mend in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("trial_idle", "fp32_idle", "expected"),
+    [
+        (20, 20, [("fault", "not_precision", "gradient", 0, False)]),
+        (20, 0, [("fault", "autocast_state", "gradient", 0, True)]),
+        (5, 5, []),
+        (5, 0, []),
+    ],
+)
+def test_an_update_that_never_has_a_gradient(trial_idle, fp32_idle, expected):
+    evidence = trial(
+        counts=(counts(applied=20 - trial_idle, changed=20 - trial_idle, without_gradient=trial_idle),),
+        baseline=baseline(counts=(counts(applied=20 - fp32_idle, changed=20 - fp32_idle, without_gradient=fp32_idle),)),
+    )
+    assert found(evidence) == expected
+
+
+def loss(measured, **changes):
+    return difference(measured, **{"name": "loss", "limit": 0.01, "update": "main", **changes})
+
+
+def gradient(measured, **changes):
+    return difference(measured, **{"name": "gradient fc.weight", "limit": 0.05, "update": "main", **changes})
+
+
+@pytest.mark.parametrize(
+    ("compared", "expected"),
+    [
+        (loss(0.01), []),
+        (loss(0.02), [("fault", "rounding", "loss", 0, True)]),
+        (loss(NAN), [("fault", "rounding", "loss", 0, True)]),
+        (loss(0.02, nonfinite=1), []),
+        (gradient(0.05), []),
+        (gradient(0.06), [("fault", "rounding", "gradient", 0, True)]),
+        (gradient(1.0, trial=0.0, baseline=0.3), [("fault", "underflow", "gradient", 0, True)]),
+        (gradient(1.0, trial=0.0, baseline=0.0), [("fault", "rounding", "gradient", 0, True)]),
+    ],
+)
+def test_numbers_of_iteration_0_beyond_their_limit(compared, expected):
+    assert found(trial(first_iteration=(compared,))) == expected
+
+
+def test_a_trip_at_step_0_explains_its_numbers_already():
+    evidence = trial(first_iteration=(gradient(0.9),), trips=(trip(fitting_scale=None),))
+    assert [f.kind for f in diagnose(evidence)] == ["underflow"]
+
+
+def test_a_baseline_that_broke_alone_is_a_fault_of_its_own_without_a_step_of_the_trial():
+    assert found(trial(baseline=baseline(first_bad={"main": 7}))) == [("fault", "not_precision", "loss", None, False)]
+
+
+def test_a_baseline_that_broke_is_not_said_twice():
+    evidence = trial(
+        baseline=baseline(first_bad={"main": 3}), trips=(trip("bad_loss", step=3, fp32_finite=False, baseline_step=3),)
+    )
+    assert [f.kind for f in diagnose(evidence)] == ["not_precision"]
+
+
+def test_a_quality_that_is_not_a_number_in_fp32():
+    assert found(trial(baseline=baseline(quality=NAN))) == [("fault", "not_precision", "output", None, False)]
