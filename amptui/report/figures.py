@@ -59,9 +59,9 @@ def name(value: object) -> str:
     return safe_text(value, 200)
 
 
-def place(where: str) -> str:
-    """`file:line` of the user's code, relative where it lies under the folder that one stands in."""
-    return name(where.removeprefix(os.getcwd().rstrip(os.sep) + os.sep))  # noqa: PTH109 - a text is cut, not a path
+def place(where: str | None) -> str:
+    """`file:line` of the user's code, relative where it lies under the folder that one stands in; "" for None."""
+    return name((where or "").removeprefix(os.getcwd().rstrip(os.sep) + os.sep))  # noqa: PTH109 - a text is cut, not a path
 
 
 def words(value: object) -> str:

@@ -100,9 +100,10 @@ class Page:
         self.line(purpose)
         self.blank()
 
-    def rule(self, title: str = "", style: str = "bold") -> None:
-        head = self._text([(f"{title} ", style)]) if title else Text()
-        head.append_text(self._text([("─" * (self.width - head.cell_len), "dim")]))
+    def rule(self, title: str = "", *, style: str = "dim", heavy: bool = False) -> None:
+        """A line across the page, behind a bold title if there is one."""
+        head = self._text([(f"{title} ", "bold")]) if title else Text()
+        head.append_text(self._text([(("━" if heavy else "─") * (self.width - head.cell_len), style)]))
         self._print(head)
 
     # Progress.

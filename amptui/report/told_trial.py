@@ -161,7 +161,7 @@ def tell_failure(page: Page, event: CodeFailed, account: TrialAccount) -> None:
 
 def tell_place(page: Page, event: CodeFailed) -> None:
     """Where user code raised: the line, the module and the frames that led there."""
-    where = [place(event.where)] * bool(event.where) + [name(event.module)] * bool(event.module)
+    where = [part for part in (place(event.where), name(event.module)) if part]
     if where:
         page.field("where", " · ".join(where))
     for number, frame in enumerate(event.frames[-_FRAMES:] if len(event.frames) > 1 else ()):
@@ -171,12 +171,11 @@ def tell_place(page: Page, event: CodeFailed) -> None:
 def tell_trial_done(page: Page, event: TrialDone, state: SessionState, account: TrialAccount) -> None:
     for (exception, where), count in account.failed.items():
         if count > 1:
-            page.field("again", f"{name(exception)} at {place(where or '?')}: {counted(count - 1, 'more time')}")
+            page.field("again", f"{name(exception)} at {place(where)}: {counted(count - 1, 'more time')}")
     for text in _held(account):
         page.field("held back", text)
     for counts in event.counts:
-        whole = counts.applied == counts.iterations
-        page.field("updates", _updates(counts), mark="ok" if whole else "withheld" if counts.withheld else "skipped")
+        page.field("updates", _updates(counts), mark=_updates_mark(counts))
     if event.scaler is not None:
         page.field("loss scale", scale_course(event.scaler))
     _tell_retained(page, state)
@@ -193,6 +192,14 @@ def _held(account: TrialAccount) -> Iterator[str]:
     for (update, outcome), held in account.held.items():
         steps = f"steps {held.first} to {held.last}" if held.count > 1 else f"step {held.first}"
         yield f"{name(update)}: {outcome.replace('_', ' ')}, {counted(held.count, 'time')} ({steps})"
+
+
+def _updates_mark(counts: UpdateCounts) -> Mark:
+    if counts.iterations and not counts.applied:
+        return "fail"
+    if counts.withheld:
+        return "withheld"
+    return "ok" if counts.applied == counts.iterations else "skipped"
 
 
 def _updates(counts: UpdateCounts) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from amptui.findings.finding import Finding
 from amptui.findings.judgement import Criterion, Row, Verdict
 from amptui.findings.words import counted
 from amptui.protocol.events import VerdictReached
 from amptui.report.figures import figure, name, place, words
-from amptui.report.page import LABEL, VALUE, Mark, Page
+from amptui.report.page import LABEL, Mark, Page, cells
 from amptui.report.told_baseline import margins_of, smallest
 from amptui.session.state import SessionState
 
@@ -28,8 +30,10 @@ _ASKED: dict[Criterion, str] = {
 
 def tell_verdict(page: Page, event: VerdictReached, state: SessionState) -> None:
     mark, style = _SIGNS[event.verdict]
+    page.rule(heavy=True, style=style)
     page.marked(mark, (event.verdict.upper(), style))
     page.line(_sentence(event), indent=LABEL)
+    page.rule(heavy=True, style=style)
     if event.interventions:
         page.marked("warn", f"{counted(event.interventions, 'intervention')}: an unattended run confirms a verdict.")
     _tell_rows(page, event.rows)
@@ -55,35 +59,60 @@ def _sentence(event: VerdictReached) -> str:
 
 # Rows.
 
+#: What a row's measured figure is, where it is not the trial's own.
+_MEASURED: dict[Criterion, str] = {"difference": "beyond rtol by", "quality": "drop", "progress": "above by"}
+
 
 def _tell_rows(page: Page, rows: tuple[Row, ...]) -> None:
-    page.blank()
+    """One line per criterion; below it every row that failed or only tells."""
+    apart = True
     for criterion in dict.fromkeys(row.criterion for row in rows):
         group = [row for row in rows if row.criterion == criterion]
         judged = [row for row in group if row.passed is not None]
         failed = [row for row in judged if not row.passed]
+        shown = [row for row in group if row.passed is not True]
+        if apart or shown:
+            page.blank()
+        apart = bool(shown)
         mark: Mark = "fail" if failed else "ok" if judged else "told"
         passed = f"{len(judged) - len(failed):,} of {len(judged):,} passed" if judged else "shown, not judged"
         page.field(criterion, f"{passed} · {_ASKED[criterion]}", mark=mark)
-        for row in group:
-            if row.passed is not True:
-                _tell_row(page, row)
+        for key in dict.fromkeys(map(_subject, shown)):
+            _tell_alike(page, [row for row in shown if _subject(row) == key])
 
 
-def _tell_row(page: Page, row: Row) -> None:
-    """One failed row, or one that only tells, in full."""
-    case = f"case {name(row.case)} · " if row.case is not None else ""
-    page.line(f"{case}{words(row.what)}", indent=VALUE, hang=2)
-    figures = [f"baseline {figure(row.baseline)}", f"trial {figure(row.trial)}"]
-    if (
-        row.measured is not None
-        and row.measured != row.trial
-        and row.criterion in ("difference", "quality", "progress")
-    ):
-        figures.append(f"measured {figure(row.measured)}")
-    if row.limit is not None:
-        figures.append(f"limit {figure(row.limit)}")
-    page.line(" · ".join(figures), indent=VALUE + 2)
+def _subject(row: Row) -> tuple[str, str, bool | None]:
+    return row.what, figure(row.limit), row.passed
+
+
+def _tell_alike(page: Page, rows: list[Row]) -> None:
+    """Rows about the same thing with the same limit, each in full: its case, baseline, trial and measured figure."""
+    first = rows[0]
+    parts = [words(first.what)]
+    if first.limit is not None:
+        parts.append(f"limit {figure(first.limit)}")
+    if first.passed is None and first.limit is not None:
+        parts.append("shown, not judged")
+    page.line(" · ".join(parts), indent=LABEL, hang=2)
+    lines = [(name(row.case or ""), f"baseline {figure(row.baseline)}", _trial(row)) for row in rows]
+    room = page.width // 3
+    widths = [min(max(cells(line[column]) for line in lines), room) for column in (0, 1)]
+    for case, baseline, trial in lines:
+        columns = [(baseline, widths[1]), (trial, 0)]
+        page.columns([(case, widths[0]), *columns] if widths[0] else columns, indent=LABEL + 2)
+
+
+def _trial(row: Row) -> str:
+    """The trial's side, and the measured figure where it says more than that."""
+    said = f"trial {figure(row.trial)}"
+    told = row.measured is not None and math.isfinite(row.measured) and row.measured != row.trial
+    if not told:
+        return said
+    if row.criterion == "difference":
+        beyond = "apart by" if row.what.startswith("gradient") else "beyond rtol by"
+        return f"{said} · {beyond} {figure(row.measured)}"
+    what = {"quality": "drop", "progress": "above by"}.get(row.criterion)
+    return f"{said} · {what} {figure(row.measured)}" if what else said
 
 
 # Findings.
@@ -114,7 +143,7 @@ def tell_finding(page: Page, finding: Finding) -> None:
     page.marked(
         mark, (finding.kind.replace("_", " "), "bold"), f" · {finding.severity} · {finding.stage}{when}{update}"
     )
-    where = [name(part) for part in (finding.module, finding.op) if part] + [place(finding.line)] * bool(finding.line)
+    where = [part for part in (name(finding.module), name(finding.op or ""), place(finding.line)) if part]
     if where:
         page.field("where", " · ".join(where))
     if finding.fp32_ok is not None:
