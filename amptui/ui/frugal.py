@@ -15,8 +15,10 @@ from typing import Any
 from rich.color import ColorSystem
 from rich.console import Console
 from rich.style import Style
+from textual.reactive import Reactive
 from textual.screen import Screen
 from textual.strip import Strip
+from textual.widget import Widget
 
 try:
     from textual._compositor import ChopsUpdate, Compositor
@@ -74,6 +76,9 @@ if frugal:
 
 class FrugalScreen(Screen[None]):
     """The app's main screen."""
+
+    #: The framework repaints everything when the focus moves; panes repaint themselves.
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
     def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(name, id, classes)

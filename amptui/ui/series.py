@@ -54,7 +54,7 @@ class Series:
         """Forget every value at `step` and later; a coarse bucket that began before keeps its extremes."""
         for level in self._levels:
             level.drop_from(step)
-        newest = next(filter(None, (level.newest() for level in self._levels)), None)
+        newest = next(filter(None, (level.newest for level in self._levels)), None)
         self.last = newest.last if newest else None
         self.first = self.first if newest else None
         self.value = None
@@ -94,20 +94,23 @@ class _Level:
         self._last: array[int] = array("q")
         #: The fields of `Bucket`, one array each: 33 bytes a bucket, where tuples would take 200.
         self._columns: tuple[array[Any], ...] = (self._first, self._last, array("d"), array("d"), array("B"))
-        self._head = 0  # where the oldest lies once the ring is full
+        self._head = 0  # where the oldest lies once the ring is full, and the newest right before it
+        self.newest: Bucket | None = None
         self._evicted = False
 
     def add(self, bucket: Bucket) -> Bucket | None:
         """Merge `bucket` into the newest or open another; the one that this closes is returned."""
-        newest = self.newest()
+        newest = self.newest
         if newest is None or newest.first // self.span != bucket.first // self.span:
             self._push(bucket)
             return newest
         low, high = min(newest.low, bucket.low), max(newest.high, bucket.high)
-        self._set(self._position(-1), Bucket(newest.first, bucket.last, low, high, newest.lost | bucket.lost))
+        self.newest = Bucket(newest.first, bucket.last, low, high, newest.lost | bucket.lost)
+        self._set(self._head - 1, self.newest)
         return None
 
     def _push(self, bucket: Bucket) -> None:
+        self.newest = bucket
         if len(self._first) == CAPACITY:
             self._set(self._head, bucket)
             self._head = (self._head + 1) % CAPACITY
@@ -116,28 +119,31 @@ class _Level:
         for column, value in zip(self._columns, bucket, strict=True):
             column.append(value)
 
-    def newest(self) -> Bucket | None:
-        return self._get(self._position(-1)) if self._first else None
-
     def misses(self, step: int) -> bool:
         """Whether a bucket at or after `step` has been pushed out of the ring."""
-        return self._evicted and step < self._get(self._position(0)).first
+        return self._evicted and (not self._first or step < self._first[self._head])
 
     def between(self, first: int, last: int) -> Iterator[Bucket]:
         """The buckets that begin within `first` to `last` or reach into it, in order."""
+        begin = self._search(self._last, first)
+        end = self._search(self._first, last + 1)
         size = len(self._first)
+        # In the ring these are at most two slices of each array.
+        start, stop = begin + self._head, max(begin, end) + self._head
+        for low, high in ((start, min(stop, size)), (max(start, size) - size, max(stop, size) - size)):
+            yield from map(Bucket._make, zip(*(column[low:high] for column in self._columns), strict=True))
+
+    def _search(self, column: array[int], step: int) -> int:
+        """How many buckets, from the oldest, have less than `step` in `column`."""
+        size = len(column)
         low, high = 0, size
         while low < high:
             middle = (low + high) // 2
-            if self._last[self._position(middle)] < first:
+            if column[(self._head + middle) % size] < step:
                 low = middle + 1
             else:
                 high = middle
-        for index in range(low, size):
-            bucket = self._get(self._position(index))
-            if bucket.first > last:
-                return
-            yield bucket
+        return low
 
     def drop_from(self, step: int) -> None:
         """Forget buckets that begin at `step` or later."""
@@ -147,17 +153,9 @@ class _Level:
         for column in self._columns:
             del column[:]
         self._head = 0
+        self.newest = None
         for bucket in kept:
             self._push(bucket)
-
-    def _position(self, index: int) -> int:
-        """Where the bucket lies that is `index` from the oldest (or, negative, from the newest)."""
-        size = len(self._first)
-        return (self._head + index) % size
-
-    def _get(self, position: int) -> Bucket:
-        first, last, low, high, lost = self._columns
-        return Bucket(first[position], last[position], low[position], high[position], lost[position])
 
     def _set(self, position: int, bucket: Bucket) -> None:
         first, last, low, high, lost = self._columns

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from amptui.ui.raster.glyphs import UNICODE, Glyphs
 
 #: Bits of the braille pattern, by column of dots and row of dots within a cell.
@@ -40,12 +42,12 @@ class Canvas:
             stop = min(bottom - row * down, down - 1)
             self._rows[row][cell] |= masks[start][stop]
 
-    def bits(self, cell: int, row: int) -> int:
-        """The dots of one cell; 0 where it is empty."""
-        return self._rows[row][cell]
-
-    def character(self, bits: int) -> str:
-        return _ASCII[bits] if self._ascii else chr(0x2800 + bits)
+    def drawn(self) -> Iterator[tuple[int, int, str]]:
+        """(row, cell, character) for every cell with a dot."""
+        for row, cells in enumerate(self._rows):
+            for cell, bits in enumerate(cells):
+                if bits:
+                    yield row, cell, _ASCII[bits] if self._ascii else chr(0x2800 + bits)
 
 
 def _masks(bits: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:

@@ -81,17 +81,18 @@ def columns(source: Source, first: int, last: int, count: int) -> list[Column]:
 
     A bucket that is wider than a column fills all that it covers. O(buckets + count).
     """
-    result = [EMPTY] * count
     if count <= 0 or last < first:
-        return result
+        return [EMPTY] * max(0, count)
+    lows, highs, lost = [math.inf] * count, [-math.inf] * count, [0] * count
     scale = (count - 1) / (last - first) if last > first else 0.0
-    for bucket in source.buckets(first, last, count):
-        begin = max(0, int((bucket.first - first) * scale))
-        end = min(count - 1, int((bucket.last - first) * scale))
+    for bucket_first, bucket_last, low, high, bits in source.buckets(first, last, count):
+        begin = int((bucket_first - first) * scale) if bucket_first > first else 0
+        end = int((bucket_last - first) * scale) if bucket_last < last else count - 1
         for index in range(begin, end + 1):
-            low, high, lost = result[index]
-            result[index] = Column(min(low, bucket.low), max(high, bucket.high), lost | bucket.lost)
-    return result
+            lows[index] = min(lows[index], low)
+            highs[index] = max(highs[index], high)
+            lost[index] |= bits
+    return [Column(*column) for column in zip(lows, highs, lost, strict=True)]
 
 
 def extremes(all_columns: Iterable[Column]) -> tuple[float, float] | None:

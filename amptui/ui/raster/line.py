@@ -7,6 +7,7 @@ raster can be handed a foreign label without further thought.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -31,6 +32,10 @@ Align = Literal["left", "right"]
 Cut = Literal["end", "start"]
 
 
+#: Text of which every character takes one cell, recognised without looking at each: nearly all that is drawn.
+_NARROW = re.compile("[\x20-\x7e\u2500-\u257f\u2800-\u28ff×·…✓✗↷↓↑▸┄┈]*").fullmatch
+
+
 class Span(NamedTuple):
     text: str
     role: Role = "text"
@@ -44,9 +49,14 @@ def plain(line: Line) -> str:
     return "".join(text for text, _ in line)
 
 
+def cells(text: str) -> int:
+    """How many cells safe `text` takes."""
+    return len(text) if _NARROW(text) else display_width(text)
+
+
 def width_of(line: Line) -> int:
     """How many cells `line` takes."""
-    return sum(display_width(text) for text, _ in line)
+    return sum(cells(text) for text, _ in line)
 
 
 def fit(text: object, width: int, *, align: Align = "left", cut: Cut = "end", glyphs: Glyphs = UNICODE) -> str:
@@ -54,11 +64,11 @@ def fit(text: object, width: int, *, align: Align = "left", cut: Cut = "end", gl
     if width <= 0:
         return ""
     safe = safe_text(text, limit=2000)
-    cells = display_width(safe)
-    if cells > width:
+    used = cells(safe)
+    if used > width:
         safe = glyphs.ellipsis if width == 1 else _cut(safe, width - 1, cut, glyphs)
-        cells = display_width(safe)
-    padding = " " * (width - cells)
+        used = cells(safe)
+    padding = " " * (width - used)
     return padding + safe if align == "right" else safe + padding
 
 
@@ -109,13 +119,13 @@ def clipped(spans: Iterable[Span | tuple[str, Role]], width: int, glyphs: Glyphs
     if width <= 0:
         return ()
     line = joined(spans)
-    cells = width_of(line)
-    if cells <= width:
-        return joined((*line, Span(" " * (width - cells), line[-1].role if line else "text")))
+    used = width_of(line)
+    if used <= width:
+        return joined((*line, Span(" " * (width - used), line[-1].role if line else "text")))
     kept: list[Span] = []
     room = width
     for text, role in line:
-        needed = display_width(text)
+        needed = cells(text)
         if needed >= room:
             # The ellipsis is due even where this span alone would fit: more follows.
             cut = fit(text + glyphs.ellipsis, room, glyphs=glyphs) if needed > room else _ended(text, room, glyphs)
@@ -157,6 +167,6 @@ def centred(text: str, width: int, height: int, role: Role = "dim") -> tuple[Lin
     if width <= 0 or height <= 0:
         return ()
     shown = fit(text, min(width, display_width(safe_text(text))))
-    left = (width - display_width(shown)) // 2
+    left = (width - cells(shown)) // 2
     middle = clipped([(" " * left, role), (shown, role)], width)
     return tuple(middle if row == (height - 1) // 2 else blank(width) for row in range(height))

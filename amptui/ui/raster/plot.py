@@ -85,7 +85,7 @@ def raster(
         return Picture((), previous)
     with_steps = height >= TALL if steps is None else steps and height > 1
     rows = height - with_steps
-    for gutter in (GUTTER, WIDE_GUTTER):
+    for gutter in _gutters(previous, rows):
         canvas_width = width - gutter if width >= gutter + NARROW else width
         dots = canvas_width if glyphs.name == "ascii" else 2 * canvas_width
         data = [columns(trace.source, first, last, dots) for trace in series]
@@ -107,6 +107,12 @@ def raster(
     if with_steps:
         lines.append(_step_line(first, last, width - canvas_width, canvas_width))
     return Picture(tuple(lines), y_axis)
+
+
+def _gutters(previous: Axis | None, rows: int) -> tuple[int, ...]:
+    """The gutters to try: the wide one at once where the last picture needed it."""
+    wide = previous is not None and any(len(label) >= GUTTER for _, label in ticks(previous, rows))
+    return (WIDE_GUTTER,) if wide else (GUTTER, WIDE_GUTTER)
 
 
 def _axis(
@@ -164,7 +170,7 @@ class _Frame:
             return
         if not _inside(limit.value, used):
             return
-        row = min(self.height - 1, int((1 - used.fraction(limit.value)) * self.height))
+        row = self._row(limit.value, used)
         for cell in range(self.width):
             self.put(row, cell, self.glyphs.limit, "dim")
         if limit.label:
@@ -177,27 +183,30 @@ class _Frame:
         for column, extent in enumerate(extents):
             if extent and not (trace.dashed and _left_out(column, extents, canvas.dots_across)):
                 canvas.draw(column, extent.top, extent.bottom)
-        for row in range(self.height):
-            for cell in range(self.width):
-                if bits := canvas.bits(cell, row):
-                    self.put(row, cell, canvas.character(bits), trace.role)
+        for row, cell, character in canvas.drawn():
+            self.put(row, cell, character, trace.role)
 
     def marks(self, trace_columns: Sequence[Column], used: Axis, trace: Trace) -> None:
         """Crosses for values that are not finite, arrows for those below a logarithmic axis."""
         if self.height == 0:
             return
         across = 1 if self.glyphs.name == "ascii" else 2
-        broke_off = (self.height - 1) // 2
+        newest: float | None = None
         for index, column in enumerate(trace_columns):
             cell = index // across
             if column.has_value:
-                row = int((1 - used.fraction(column.high)) * self.height)
-                broke_off = min(self.height - 1, row)
+                newest = column.high
                 if not used.shows(column.low):
                     self.put(self.height - 1, cell, self.glyphs.below, trace.role if trace.dashed else "warn")
-            for bit, row in ((NAN, broke_off), (MINUS_INF, self.height - 1), (PLUS_INF, 0)):
-                if column.lost & bit:
+            if column.lost & NON_FINITE:
+                rows = ((NAN, self._row(newest, used)), (MINUS_INF, self.height - 1), (PLUS_INF, 0))
+                for row in (row for bit, row in rows if column.lost & bit):
                     self.put(row, cell, self.glyphs.lost, "bad")
+
+    def _row(self, value: float | None, used: Axis) -> int:
+        """The row of `value`; the middle one where there is none."""
+        share = 0.5 if value is None else used.fraction(value)
+        return min(self.height - 1, int((1 - share) * self.height))
 
 
 def _left_out(column: int, extents: Sequence[Extent | None], dots_across: int) -> bool:
@@ -230,10 +239,7 @@ def _extents(trace_columns: Sequence[Column], used: Axis, dot_rows: int, *, held
 
     Nothing is joined across a value that is not finite or a gap: a line that broke off must look broken.
     """
-    own: list[Extent | None] = [
-        Extent(_dot(column.high, used, dot_rows), _dot(column.low, used, dot_rows)) if column.has_value else None
-        for column in trace_columns
-    ]
+    own = [_own_extent(column, used, dot_rows) for column in trace_columns]
     result = list(own)
     before: int | None = None
     for index, (extent, column) in enumerate(zip(own, trace_columns, strict=True)):
@@ -244,6 +250,14 @@ def _extents(trace_columns: Sequence[Column], used: Axis, dot_rows: int, *, held
                 _join(result, before, index, held=held)
             before = index
     return result
+
+
+def _own_extent(column: Column, used: Axis, dot_rows: int) -> Extent | None:
+    low, high, _ = column
+    if low > high:
+        return None
+    top = _dot(high, used, dot_rows)
+    return Extent(top, top if low == high else _dot(low, used, dot_rows))
 
 
 def _dot(value: float, used: Axis, dot_rows: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -10,9 +11,8 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from amptui.text import display_width
 from amptui.ui.raster.glyphs import to_ascii
-from amptui.ui.raster.line import Line, plain
+from amptui.ui.raster.line import Line, Span, cells, plain
 from amptui.ui.theme import Look
 
 
@@ -105,16 +105,29 @@ def _changed(row: int, old: Line, new: Line, width: int, whole: set[int | None])
     """The cells of one row that differ, as a region; None where none do."""
     if old == new or row in whole:
         return Region(0, row, width, 1) if old != new else None
+    start, left = _common(zip(old, new, strict=False))
+    end, right = _common(zip(reversed(old[start:]), reversed(new[start:]), strict=False))
+    old, new = old[start : len(old) - end], new[start : len(new) - end]
     before, after = plain(old), plain(new)
-    if len(before) != width or len(after) != width or display_width(after) != width or display_width(before) != width:
+    middle = width - left - right
+    if {len(before), len(after), cells(before), cells(after)} != {middle}:
         return Region(0, row, width, 1)  # wide characters: cells are not characters
     roles_before = [role for text, role in old for _ in text]
     roles_after = [role for text, role in new for _ in text]
     differing = [
         cell
-        for cell in range(width)
+        for cell in range(middle)
         if before[cell] != after[cell] or (roles_before[cell] != roles_after[cell] and after[cell] != " ")
     ]
-    if not differing:
-        return None
-    return Region(differing[0], row, differing[-1] - differing[0] + 1, 1)
+    return Region(left + differing[0], row, differing[-1] - differing[0] + 1, 1) if differing else None
+
+
+def _common(pairs: Iterable[tuple[Span, Span]]) -> tuple[int, int]:
+    """How many pairs from the first on are equal, and how many cells they take."""
+    count = width = 0
+    for one, other in pairs:
+        if one != other:
+            break
+        count += 1
+        width += cells(one.text)
+    return count, width
