@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from amptui.engine.live import LiveProject, LiveUpdate
-from amptui.engine.norms import layer_norms, total_norm
+from amptui.engine.norms import norms_of
 from amptui.protocol.facts import Outcome
 
 
@@ -54,20 +54,30 @@ class Guard:
     ) -> Reading:
         """Reads everything that decides about this update in one transfer, after `unscale_`."""
         gradients = [p.grad for p in update.parameters if p.grad is not None]
-        norms = layer_norms(gradients)
-        total = total_norm(gradients, norms) if norms else None
+        norms = norms_of(gradients)
         self.buffers = self.live.float_buffers()  # a forward may have put another tensor in a buffer's place
-        buffer_norms = layer_norms(list(self.buffers.values()))
+        buffer_norms = norms_of(list(self.buffers.values()))
         found_inf, scale = self._scaler_state(update) if norms else ([], [])
         extras = [value for values in shown.values() for value in values if isinstance(value, Tensor)]
 
-        numbers = iter(self._transfer([*losses, *norms, *_given(total), *found_inf, *scale, *buffer_norms, *extras]))
+        numbers = iter(
+            self._transfer(
+                [
+                    torch.stack([*losses]),
+                    *([norms.stacked, norms.total] if norms else []),
+                    *found_inf,
+                    *scale,
+                    *([buffer_norms.stacked] if buffer_norms else []),
+                    *extras,
+                ]
+            )
+        )
         loss_values = [next(numbers) for _ in losses]
-        norm_values = [next(numbers) for _ in norms]
-        norm = next(numbers) if total is not None else 0.0
+        norm_values = [next(numbers) for _ in gradients]
+        norm = next(numbers) if norms else 0.0
         infinite = sum(next(numbers) for _ in found_inf) > 0
         scale_value = next(numbers) if scale else 1.0
-        worse = self._buffers_gone_bad([next(numbers) for _ in buffer_norms])
+        worse = self._buffers_gone_bad([next(numbers) for _ in self.buffers])
         shown_values = {
             key: _mean([next(numbers) if isinstance(value, Tensor) else float(value) for value in values])
             for key, values in shown.items()
@@ -83,7 +93,7 @@ class Guard:
             found_inf=infinite,
             scale=scale_value,
             bad=bad,
-            total=total,
+            total=norms.total if norms else None,
         )
 
     def step(self, update: LiveUpdate) -> tuple[str, ...]:
@@ -122,9 +132,11 @@ class Guard:
         return list(found.values()), [self.scaler._scale]
 
     def _transfer(self, values: Sequence[Tensor]) -> list[float]:
+        """All elements of `values` as Python floats, in order, by one copy to the host."""
         device = self.live.device
         wide = torch.float32 if device.type == "mps" else torch.float64
-        return torch.stack([value.to(device, wide).reshape(()) for value in values]).tolist() if values else []
+        found: list[float] = torch.cat([value.to(device, wide).reshape(-1) for value in values]).tolist()
+        return found
 
     def _buffers_gone_bad(self, norms: Sequence[float]) -> tuple[str, ...]:
         worse = []
@@ -200,10 +212,6 @@ def _state(buffer: Tensor) -> int:
 def _in_layer_order(update: LiveUpdate, norms: Sequence[float]) -> tuple[float, ...]:
     given = iter(norms)
     return tuple(-1.0 if parameter.grad is None else next(given) for parameter in update.parameters)
-
-
-def _given(total: Tensor | None) -> list[Tensor]:
-    return [] if total is None else [total]
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -24,7 +24,7 @@ from torch import Tensor
 from amptui.engine.failures import user_code
 from amptui.engine.guard import Guard, Reading
 from amptui.engine.live import LiveProject, LiveUpdate, split_loss
-from amptui.engine.memory import memory_in_use
+from amptui.engine.memory import MemoryGauge
 from amptui.engine.precision import policy_autocast
 from amptui.engine.scale import ScaleMirror
 from amptui.engine.snapshot import BufferSnapshot
@@ -85,6 +85,7 @@ class GuardedRun:
             )
             self.mirror = ScaleMirror.start(settings)
         self.guard = Guard(self.live, self.scaler)
+        self.memory = MemoryGauge(self.live.device)
         #: The buffers as they were before the running update's block; a baseline never goes back.
         self.buffers = BufferSnapshot(self.live.state) if self.mixed else None
         self.applied = {update.name: 0 for update in self.live.updates}
@@ -121,7 +122,7 @@ def guarded_iteration(run: GuardedRun, step: int) -> Phases:
         growth_tracker=mirror.growth_tracker if mirror is not None else 0,
         growth_interval=mirror.settings.growth_interval if mirror is not None else 0,
         seconds=time.perf_counter() - started,
-        memory=memory_in_use(run.live.device),
+        memory=run.memory.read(),
     )
 
 

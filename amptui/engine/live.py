@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,15 +60,19 @@ class LiveProject:
         """Every module by dotted path; a mapping's paths start with the key, a single model's root is ""."""
         return named_modules(self.modules)
 
+    @functools.cached_property
+    def _modules_by_path(self) -> tuple[tuple[str, nn.Module], ...]:
+        return tuple(self.named_modules().items())
+
     def buffers(self) -> dict[str, Tensor]:
         """Every buffer by dotted path, persistent or not, each tensor once."""
         found: dict[str, Tensor] = {}
         seen: set[int] = set()
-        for prefix, root in self.modules.items():
-            for path, buffer in root.named_buffers():
-                if id(buffer) not in seen:
+        for path, module in self._modules_by_path:
+            for name, buffer in module._buffers.items():
+                if buffer is not None and id(buffer) not in seen:
                     seen.add(id(buffer))
-                    found[joined(prefix, path)] = buffer
+                    found[joined(path, name)] = buffer
         return found
 
     def float_buffers(self) -> dict[str, Tensor]:

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import time
 
 import torch
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def memory_in_use(device: torch.device) -> int:
-    """Bytes allocated on a CUDA (or ROCm) device; elsewhere the resident bytes of this process; 0 where unknown."""
-    if device.type == "cuda":
-        return int(torch.cuda.memory_allocated(device))
+class MemoryGauge:
+    """Bytes allocated on a CUDA (or ROCm) device; elsewhere the resident bytes of this process; 0 where unknown.
+
+    Resident memory is asked of the kernel at most every `interval` seconds.
+    """
+
+    def __init__(self, device: torch.device, interval: float = 0.1) -> None:
+        self._device, self._interval = device, interval
+        self._asked, self._resident = -interval, 0
+
+    def read(self) -> int:
+        if self._device.type == "cuda":
+            return int(torch.cuda.memory_allocated(self._device))
+        now = time.monotonic()
+        if now - self._asked >= self._interval:
+            self._asked, self._resident = now, _resident()
+        return self._resident
+
+
+def _resident() -> int:
     try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - a third of pathlib's time
+            return int(file.read().split()[1]) * _PAGE
     except (OSError, ValueError, IndexError):
         return 0

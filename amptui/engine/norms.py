@@ -7,6 +7,7 @@ be torch's to the last bit, or a clipped update would differ from the plain loop
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -23,27 +24,32 @@ except ImportError:  # pragma: no cover - private names of a future torch
     _has_foreach_support = None  # type: ignore[assignment]
 
 
-@torch.no_grad()
-def layer_norms(tensors: Sequence[Tensor], dtype: torch.dtype | None = None) -> list[Tensor]:
-    """The 2-norm of each tensor, as 0-dim tensors in the order given; with `dtype`, accumulated in that dtype."""
-    norms: list[Tensor | None] = [None] * len(tensors)
-    for indices, group in _groups(tensors):
-        for index, norm in zip(indices, _norms_of(group, dtype), strict=True):
-            norms[index] = norm
-    return [norm for norm in norms if norm is not None]
+@dataclass(frozen=True, eq=False)
+class Norms:
+    """The 2-norms of some tensors: `stacked` is 1-dim in the tensors' order, `total` their norm as torch stacks them."""
+
+    stacked: Tensor
+    total: Tensor
 
 
 @torch.no_grad()
-def total_norm(tensors: Sequence[Tensor], norms: Sequence[Tensor]) -> Tensor:
-    """The norm of `norms`, stacked in the order in which torch stacks them."""
-    ordered = [norms[index] for indices, _ in _groups(tensors) for index in indices]
+def norms_of(tensors: Sequence[Tensor]) -> Norms | None:
+    """The norm of each tensor and of all together; None without tensors."""
+    if not tensors:
+        return None
+    groups = _groups(tensors)
+    if len(groups) == 1:
+        stacked = torch.stack(list(_group_norms(tensors)))
+        return Norms(stacked, torch.linalg.vector_norm(stacked))
     first = tensors[0].device
-    return torch.linalg.vector_norm(torch.stack([norm.to(first) for norm in ordered]))
+    by_index: dict[int, Tensor] = {}
+    for indices, group in groups:
+        by_index.update(zip(indices, _group_norms(group), strict=True))
+    total = torch.linalg.vector_norm(torch.stack([norm.to(first) for norm in by_index.values()]))
+    return Norms(torch.stack([by_index[index].to(first) for index in range(len(tensors))]), total)
 
 
 def _groups(tensors: Sequence[Tensor]) -> list[tuple[list[int], list[Tensor]]]:
-    if not tensors:
-        return []
     if _torch_groups is not None:
         grouped = _torch_groups([list(tensors)], with_indices=True)  # type: ignore[list-item]
         return [(list(indices), list(group)) for [group], indices in grouped.values()]
@@ -55,9 +61,9 @@ def _groups(tensors: Sequence[Tensor]) -> list[tuple[list[int], list[Tensor]]]:
     return list(found.values())
 
 
-def _norms_of(group: list[Tensor], dtype: torch.dtype | None) -> Sequence[Tensor]:
+def _group_norms(group: Sequence[Tensor]) -> Sequence[Tensor]:
     foreach: Callable[..., Sequence[Tensor]] | None = getattr(torch, "_foreach_norm", None)
-    supported = _has_foreach_support is None or _has_foreach_support(group, group[0].device)
+    supported = _has_foreach_support is None or _has_foreach_support(list(group), group[0].device)
     if foreach is not None and supported:
-        return foreach(group, 2.0, dtype) if dtype is not None else foreach(group, 2.0)
-    return [torch.linalg.vector_norm(tensor, 2.0, dtype=dtype) for tensor in group]
+        return foreach(group, 2.0)
+    return [torch.linalg.vector_norm(tensor, 2.0) for tensor in group]

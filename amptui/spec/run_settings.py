@@ -59,12 +59,16 @@ class RunSettings:
 def policy_over(base: Policy | None, given: Mapping[str, object]) -> Policy:
     """The Project's policy (or the default one) with the `given` fields.
 
-    A given dtype leaves the Project's scaler as it is: "auto" follows the dtype, a `Scaler` or None stays.
+    A given dtype that is not the Project's brings its own scaler ("auto"): one written for the other dtype, or its
+    absence, says nothing about this one.
     """
     changes: dict[str, Any] = dict(given)
     scaler = changes.get("scaler")
     if isinstance(scaler, Mapping):
         changes["scaler"] = _made(Scaler, scaler)
+    other = base is not None and "dtype" in changes and _made(Policy, {"dtype": changes["dtype"]}).dtype != base.dtype
+    if other and "scaler" not in changes:
+        changes["scaler"] = "auto"
     return _made(Policy, changes, base)
 
 

@@ -27,10 +27,17 @@ def test_no_scaler_is_a_value_and_can_be_overridden_again() -> None:
     assert policy_over(None, again.policy).effective_scaler == Scaler(init_scale=8.0)
 
 
+def test_a_dtype_given_for_a_project_of_another_one_brings_its_own_scaler() -> None:
+    without = Policy(dtype="bfloat16", scaler=None)
+    assert policy_over(without, {"dtype": "float16"}).effective_scaler == Scaler()
+    assert policy_over(without, {"dtype": "bf16"}).effective_scaler is None
+    assert policy_over(without, {"dtype": "float16", "scaler": None}).effective_scaler is None
+
+
 def test_the_projects_policy_keeps_what_is_not_given() -> None:
-    base = Policy(dtype="float16", scaler=Scaler(init_scale=4.0), fp32_regions=("norm",), buffers="rollback")
+    base = Policy(dtype="float16", scaler="auto", fp32_regions=("norm",), buffers="rollback")
     policy = policy_over(base, {"dtype": "bf16"})
-    assert policy == Policy(dtype="bfloat16", scaler=Scaler(init_scale=4.0), fp32_regions=("norm",), buffers="rollback")
+    assert policy == Policy(dtype="bfloat16", scaler="auto", fp32_regions=("norm",), buffers="rollback")
     assert policy_over(None, {}) == Policy()
     assert policy_over(Policy(), {"dtype": "bfloat16"}).effective_scaler is None
 
