@@ -1,4 +1,4 @@
-"""FP32 regions: modules whose forward runs with autocast off on float32 inputs, and the search for the few that help."""
+"""FP32 regions: modules whose forward runs with autocast off on float32 inputs, and the search for those that help."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
+from amptui.engine.nested import map_tensors
 from amptui.engine.tracing.modules import ModulePaths
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -28,7 +28,7 @@ class Fp32Regions:
     calls: dict[str, int] = field(default_factory=dict)
 
     def never_called(self) -> tuple[str, ...]:
-        """Regions without effect: modules that are used for their weights only, such as `MultiheadAttention.out_proj`."""
+        """Regions without effect: modules used for their weights only, such as `MultiheadAttention.out_proj`."""
         return tuple(path for path, count in self.calls.items() if count == 0)
 
     def check(self) -> None:
@@ -50,8 +50,8 @@ def fp32_regions(
 
     `module.forward` is replaced on the instance, which leaves names, state_dict and hooks as they are, and put back at
     the end. Half inputs, also inside dicts and lists, become float32; outputs stay float32 (the next autocast op
-    casts), or are cast to the autocast dtype with `cast_back`, which can overflow again at the edge. Raises `RegionError`
-    for unknown paths and for modules with half parameters.
+    casts), or are cast to the autocast dtype with `cast_back`, which can overflow again at the edge. Raises
+    `RegionError` for unknown paths and for modules with half parameters.
     """
     by_path = ModulePaths(modules).by_path()
     regions = Fp32Regions(dict.fromkeys(outermost(paths), 0))
@@ -85,19 +85,19 @@ def is_inside(path: str, region: str) -> bool:
 def _in_fp32(
     forward: Callable[..., Any], regions: Fp32Regions, path: str, device: str, cast_back: bool
 ) -> Callable[..., Any]:
-    def widen(value: object) -> object:
-        return value.float() if isinstance(value, Tensor) and value.dtype in _HALF else value
+    def widen(tensor: Tensor) -> Tensor:
+        return tensor.float() if tensor.dtype in _HALF else tensor
 
     @functools.wraps(forward)
     def in_fp32(*args: Any, **kwargs: Any) -> Any:
         regions.calls[path] += 1
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-        args, kwargs = pytree.tree_map(widen, (args, kwargs))
+        args, kwargs = map_tensors((args, kwargs), widen)
         with torch.autocast(device, enabled=False):
             out = forward(*args, **kwargs)
         if not cast_back or dtype is None:
             return out
-        return pytree.tree_map(lambda v: v.to(dtype) if isinstance(v, Tensor) and v.dtype == torch.float32 else v, out)
+        return map_tensors(out, lambda t: t.to(dtype) if t.dtype == torch.float32 else t)
 
     return in_fp32
 
@@ -156,8 +156,9 @@ def find_regions(
     """The regions that make a failing iteration finite, led by its origins: k faults take k + 1 replays.
 
     `replay(regions)` repeats the iteration with these regions in FP32 and returns its origins, earliest first; none
-    means that it was finite. Each round the module of every origin so far unseen becomes a region; where a region itself still
-    fails, its parent takes its place. Code outside of all modules, and values that were bad from the start, no region can mend.
+    means that it was finite. Each round the module of the first origin becomes a region; where a region itself still
+    fails, its parent takes its place. Code outside of all modules, and values that were bad from the start, no region
+    can mend.
     """
     known = ModulePaths(modules).by_path()
     regions: tuple[str, ...] = ()

@@ -26,9 +26,7 @@ class Transformer(nn.Module):
     def __init__(self, poison: bool) -> None:
         super().__init__()
         self.embed = nn.Embedding(100, WIDTH)
-        layers = [
-            nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, dropout=0.1, batch_first=True) for _ in range(LAYERS)
-        ]
+        layers = [nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, dropout=0.1, batch_first=True) for _ in range(LAYERS)]
         self.layers, self.head = nn.ModuleList(layers), nn.Linear(WIDTH, CLASSES)
         if poison:
             with torch.no_grad():

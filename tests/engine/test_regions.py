@@ -125,12 +125,12 @@ def test_module_that_is_never_called_is_refused() -> None:
     model = nn.ModuleDict({"mha": nn.MultiheadAttention(8, 2, batch_first=True)})
     with fp32_regions(model, ["mha.out_proj"]) as regions, torch.autocast("cpu", HALF):
         model["mha"](X, X, X)
-    with pytest.raises(RegionError, match="never called.*'mha'"):
+    with pytest.raises(RegionError, match=r"never called.*'mha'"):
         regions.check()
 
 
 def test_unknown_path_names_what_there_is() -> None:
-    with pytest.raises(RegionError, match="blocks.9.*no such module.*blocks.0"), fp32_regions(Net(), ["blocks.9"]):
+    with pytest.raises(RegionError, match=r"blocks.9.*no such module.*blocks.0"), fp32_regions(Net(), ["blocks.9"]):
         pass
 
 

@@ -24,8 +24,8 @@ _TAKES_MINUS_INF = {
 #: Ops that choose entries: what they leave behind was not wanted.
 _CHOOSES = {
     "where", "masked_fill", "masked_fill_", "nan_to_num", "nan_to_num_", "index", "index_select", "gather",
-    "masked_select", "isnan", "isfinite", "isinf", "isneginf", "isposinf", "nansum", "nanmedian", "_amp_foreach_non_finite_check_and_unscale_",
-    "any", "all", "eq", "ne", "gt", "lt", "ge", "le", "bitwise_and", "nonzero", "aminmax", "amax", "amin",
+    "masked_select", "nansum", "nanmean", "nanmedian", "index_put_", "index_copy_", "masked_scatter", "slice_scatter",
+    "select_scatter", "scatter",
 }  # fmt: skip
 
 
@@ -36,6 +36,13 @@ class Blame:
         self._tape = tape
         self._device = device
         self._accepted = accepted
+        #: By event: whether a fault, or any birth, lies behind it. Parents come before their children.
+        self._fault_behind: list[bool] = []
+        self._birth_behind: list[bool] = []
+        for event in tape.events:
+            parents = [tape.events[i] for i in event.parents]
+            self._fault_behind.append(any(self._is_fault(e) or self._fault_behind[e.id] for e in parents))
+            self._birth_behind.append(any(e.born or self._birth_behind[e.id] for e in parents))
 
     def origins(self, results: Mapping[str, Tensor | None]) -> tuple[Origin, ...]:
         """The origins of what is non-finite in `results`, in the order in which they appeared.
@@ -74,7 +81,7 @@ class Blame:
         for event in self._tape.events:
             if event.id in reached or not self._is_fault(event) or event.cause == "source":
                 continue
-            if any(self._is_fault(self._tape.events[i]) for i in self._ancestors(event.parents)):
+            if self._fault_behind[event.id]:
                 continue
             where = self._healed_at(event)
             if where is not None:
@@ -145,9 +152,8 @@ class Blame:
 
     def _blamed(self, start: frozenset[int]) -> list[Event]:
         reachable = [self._tape.events[i] for i in sorted(self._ancestors(start))]
-        faults = [e for e in reachable if self._is_fault(e)] or [e for e in reachable if e.born]
-        ids = {e.id for e in faults}
-        return [e for e in faults if not ids & self._ancestors(e.parents)]
+        faults = [e for e in reachable if self._is_fault(e) and not self._fault_behind[e.id]]
+        return faults or [e for e in reachable if e.born and not self._birth_behind[e.id]]
 
     def _chain(self, event: Event, start: frozenset[int]) -> tuple[Link, ...]:
         """The shortest way from the event to the result: its births, and the op that gave the result.

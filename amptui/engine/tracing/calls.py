@@ -1,7 +1,7 @@
 """The torch call in flight and the autocast state it was made in, one level above the dispatcher.
 
-Below autocast neither can be told: an op with an autocast rule runs with the autocast key excluded, which reads as "off",
-and `F.normalize` has become a norm, a clamp and a division.
+Below autocast neither can be told: an op with an autocast rule runs with the autocast key excluded, which reads as
+"off", and `F.normalize` has become a norm, a clamp and a division.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from amptui.engine.tracing.source import (
 from amptui.engine.tracing.tape import Phase
 from amptui.engine.tracing.values import TensorFacts
 
+
 @dataclass(frozen=True, kw_only=True)
 class ErrorPlace:
     """An exception of the user's run in plain values."""

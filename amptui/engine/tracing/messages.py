@@ -39,6 +39,7 @@ _PATTERNS: tuple[tuple[Problem, str], ...] = (
     ("dtype_mismatch", r"expected (scalar type|dtype|\w+\.dtype|.* to have (the same )?dtype)"),
     ("dtype_mismatch", rf"(got|found) (scalar type |dtype )?({_HALF}|float\b)"),
     ("dtype_mismatch", r"dtypes? (do(es)? not |don't |to )?match"),
+    ("dtype_mismatch", r"mixed dtype|expected \w+ dtype to"),
     ("dtype_mismatch", r"result type \w+ can't be cast"),
     ("dtype_mismatch", r"invalid gradient .* expected type"),
 )
@@ -57,7 +58,7 @@ _MENDS: dict[Problem, str] = {
     "unsupported_op": "this op has no kernel for the dtype on this device: run it in FP32 with "
     "`torch.autocast(…, enabled=False)` and `.float()` inputs",
     "unsafe_op": "use the form that takes logits (binary_cross_entropy_with_logits), or run this loss in FP32",
-    "constant_out_of_range": "the constant does not exist in this dtype: use torch.finfo(x.dtype).min, or -inf for a mask",
+    "constant_out_of_range": "the constant does not fit this dtype: use torch.finfo(x.dtype).min, or -inf for a mask",
     "half_parameters": "keep parameters in float32 (remove `.half()`); autocast casts them as needed",
     "autocast_device": "open autocast for the device that the tensors are on",
     "other": "",

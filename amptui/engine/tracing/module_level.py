@@ -1,23 +1,23 @@
 """The coarser way, for what cannot run under a dispatch mode: module inputs, outputs and their gradients.
 
-Used for compiled models whose eager run does not fail, and for higher-order ops. Names the module and the line that called it.
+Used for compiled models whose eager run does not fail, and for higher-order ops. Names the module and the line that
+called it.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from amptui.engine.tracing.modules import ModulePaths
+from amptui.engine.nested import tensors_in
+from amptui.engine.tracing.modules import ModulePaths, global_hooks
 from amptui.engine.tracing.origin import Origin
 from amptui.engine.tracing.source import Line, line_of, user_frame
-from amptui.engine.tracing.tape import named_tensors
 from amptui.engine.tracing.values import TensorFacts, extent, facts_of, is_finite
 
 
@@ -44,18 +44,14 @@ class ModuleTracer:
         self._open: list[tuple[nn.Module, int]] = []
         #: Indices of calls in the order in which their input gradients turned bad.
         self._bad_backward: list[int] = []
-        self._handles: list[Any] = []
+        self._hooks = global_hooks(self._before, self._after)
 
     def __enter__(self) -> ModuleTracer:
-        self._handles = [
-            register_module_forward_pre_hook(self._before),
-            register_module_forward_hook(self._after, always_call=True),
-        ]
+        self._hooks.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for handle in self._handles:
-            handle.remove()
+        self._hooks.__exit__(None, None, None)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _before(self, module: nn.Module, inputs: object) -> None:
@@ -63,16 +59,16 @@ class ModuleTracer:
         if path is None:
             return
         frame = user_frame(sys._getframe(1))
-        tensors = [t.detach() for t in _tensors(inputs)]
+        tensors = [t.detach() for t in tensors_in(inputs)]
         call = _ModuleCall(path, line_of(frame) if frame else None, tuple(facts_of(t) for t in tensors))
         index = len(self._calls)
         self._calls.append(call)
         if self._open:
             self._calls[self._open[-1][1]].children.append(index)
         self._open.append((module, index))
-        for tensor in _tensors(inputs):
+        for tensor in tensors_in(inputs):
             if tensor.requires_grad:
-                tensor.register_hook(lambda gradient, i=index: self._input_gradient(i, gradient))
+                tensor.register_hook(partial(self._input_gradient, index))  # type: ignore[no-untyped-call]
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _after(self, module: nn.Module, _inputs: object, output: object) -> None:
@@ -83,11 +79,11 @@ class ModuleTracer:
             if opened is module:
                 break
         call = self._calls[index]
-        facts = [facts_of(t.detach()) for t in _tensors(output)]
+        facts = [facts_of(t.detach()) for t in tensors_in(output)]
         call.output = next((f for f in facts if f.kinds), facts[0] if facts else None)
-        for tensor in _tensors(output):
+        for tensor in tensors_in(output):
             if tensor.requires_grad and tensor.grad_fn is not None:
-                tensor.register_hook(lambda gradient, i=index: self._output_gradient(i, gradient))
+                tensor.register_hook(partial(self._output_gradient, index))  # type: ignore[no-untyped-call]
 
     def _output_gradient(self, index: int, gradient: Tensor) -> None:
         self._calls[index].output_gradient_bad |= _bad(gradient)
@@ -159,8 +155,3 @@ def _turns_bad(call: _ModuleCall) -> bool:
 def _bad(tensor: Tensor) -> bool:
     span = extent(tensor.detach())
     return span is not None and not is_finite(span)
-
-
-def _tensors(values: object) -> Iterator[Tensor]:
-    for _, tensor in named_tensors(values):
-        yield tensor

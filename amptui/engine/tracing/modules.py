@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
@@ -32,7 +33,7 @@ class ModulePaths:
 
     def by_path(self) -> dict[str, nn.Module]:
         """Path to module."""
-        return {path: module for path, module in self._paths.values()}
+        return dict(self._paths.values())
 
 
 def plain_path(path: str) -> str:
@@ -40,6 +41,20 @@ def plain_path(path: str) -> str:
     if _COMPILED not in path:
         return path
     return ".".join(part for part in path.split(".") if part != _COMPILED)
+
+
+@contextmanager
+def global_hooks(before: Callable[..., None], after: Callable[..., None]) -> Iterator[None]:
+    """Have all module calls, in all threads, report to these: before the forward, and after it also if it raised."""
+    handles = [register_module_forward_pre_hook(before), register_module_forward_hook(after, always_call=True)]
+    try:
+        with warnings.catch_warnings():
+            # torch.compile's wrapper fires them once more for itself, which is just what its user would call.
+            warnings.filterwarnings("ignore", message=".*there are global hooks on modules.*")
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 class ModuleStack:
@@ -60,20 +75,15 @@ class ModuleStack:
         self._home = threading.get_ident()
         self._local = threading.local()
         self._entered, self._left = entered, left
-        self._handles: list[Any] = []
+        self._hooks = global_hooks(self._push, self._pop)
 
     def __enter__(self) -> ModuleStack:
         self._home = threading.get_ident()
-        self._handles = [
-            register_module_forward_pre_hook(self._push),
-            register_module_forward_hook(self._pop, always_call=True),
-        ]
+        self._hooks.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        self._hooks.__exit__(None, None, None)
 
     @property
     def _stack(self) -> list[tuple[object, str | None]]:

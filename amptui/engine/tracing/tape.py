@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from amptui.engine.tracing.modules import ModulePaths, plain_path
 from amptui.engine.tracing.source import Line
@@ -140,16 +140,22 @@ class KnownTensors:
         return None if found is None else found[:2]
 
 
-def named_tensors(tree: object) -> Iterator[tuple[str, Tensor]]:
-    """The tensors in nested containers with a readable path: `x`, `images.0`."""
-    leaves, _ = pytree.tree_flatten_with_path(tree)
-    for path, leaf in leaves:
-        if isinstance(leaf, Tensor):
-            yield ".".join(_part(key) for key in path), leaf
+def named_tensors(value: object, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """The tensors in nested containers with a readable path: `x`, `images.0`.
 
-
-def _part(key: object) -> str:
-    for attribute in ("key", "idx", "name"):
-        if hasattr(key, attribute):
-            return str(getattr(key, attribute))
-    return str(key)
+    Mappings, sequences, named tuples and dataclasses are entered, as `nested.map_tensors` does.
+    """
+    if isinstance(value, Tensor):
+        yield name, value
+        return
+    parts: Iterable[tuple[object, object]] = ()
+    if isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        parts = zip(value._fields, value, strict=True)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        parts = enumerate(value)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+    for key, part in parts:
+        yield from named_tensors(part, f"{name}.{key}" if name else str(key))

@@ -29,7 +29,8 @@ _LOSING = {
 #: Ops whose zeros are a choice, not a loss.
 _GATES = {
     "threshold_backward", "where", "masked_fill", "relu", "native_dropout", "native_dropout_backward", "clamp",
-    "constant_pad_nd", "index", "gather", "embedding", "zeros_like", "hardtanh_backward", "max_pool2d_with_indices_backward",
+    "constant_pad_nd", "index", "gather", "embedding", "zeros_like", "hardtanh_backward",
+    "max_pool2d_with_indices_backward",
 }  # fmt: skip
 _TAKES_EPS = ("add", "clamp", "maximum", "mul", "sub")
 _HALF = (torch.float16, torch.bfloat16)

@@ -1,4 +1,4 @@
-"""Twelve faults in one small transformer under FP16 autocast at scale 1024: exact place, line and class; one is none."""
+"""Twelve settings of a small transformer under FP16 autocast: eleven faults by place, line and class; one is none."""
 
 from __future__ import annotations
 

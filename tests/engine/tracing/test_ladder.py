@@ -1,4 +1,4 @@
-"""Where a dispatch mode cannot go: compiled models and higher-order ops get a coarser answer, or say that they have none."""
+"""Where a dispatch mode cannot go: compiled models and higher-order ops get a coarser answer, or an honest none."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_name_level_names_the_loss_or_a_parameter() -> None:
 
 def test_higher_order_op() -> None:
     def branch(h: Tensor) -> Tensor:
-        return torch.cond(h.sum() > 0, lambda t: torch.exp(t), lambda t: t + 1, (h,))
+        return torch.cond(h.sum() > 0, torch.exp, lambda t: t + 1, (h,))
 
     model = Outer(branch)
     found = traced(model)

@@ -139,7 +139,7 @@ def vmap() -> Setting:
 # NaN and infinity of the formula
 
 
-def softmax_of_filled_row() -> Setting:
+def filled_row() -> Setting:
     def attend(h: Tensor) -> Tensor:
         hidden = h.masked_fill(torch.ones(4, dtype=torch.bool), -INF)  # <- filled_mask
         return torch.softmax(hidden, -1)  # <- filled_softmax
@@ -389,8 +389,8 @@ CASES = {
     "multihead attention": Want(multihead_attention, "forward", "bmm", "mha", "multihead", "overflow"),
     "embedding": Want(embedding, "forward", "add", "", "embedding", "overflow"),
     "vmap": Want(vmap, "forward", "mul", "", "vmap", "overflow"),
-    "softmax, filled": Want(softmax_of_filled_row, "forward", "softmax", "", "filled_softmax", "invalid", root="masked_fill"),
-    "softmax, added": Want(softmax_of_added_row, "forward", "softmax", "", "added_softmax", "invalid", root="full"),
+    "filled row": Want(filled_row, "forward", "softmax", "", "filled_softmax", "invalid", root="masked_fill"),
+    "added row": Want(softmax_of_added_row, "forward", "softmax", "", "added_softmax", "invalid", root="full"),
     "log of zero": Want(log_of_zero, "loss", "log", "loss", "log_of_zero", "pole"),
     "0/0": Want(zero_over_zero, "forward", "div", "", "zero_over_zero", "pole"),
     "mean of empty": Want(mean_of_empty, "loss", "mean", "loss", "mean_of_empty", "pole"),
@@ -403,7 +403,7 @@ CASES = {
     "where around log": Want(where_around_log, "backward", "log", "", "where_log", "pole"),
     "norm at zero": Want(norm_at_zero, "backward", "sqrt", "", "norm_at_zero", "pole"),
     "custom backward": Want(custom_backward, "backward", "div", "", "custom_backward", "pole"),
-    "mask, temperature": Want(mask_before_temperature, "backward", "div", "", "temperature", "invalid", root="masked_fill"),
+    "mask first": Want(mask_before_temperature, "backward", "div", "", "temperature", "invalid", root="masked_fill"),
     "product in backward": Want(fp16_product_in_backward, "backward", "mul", "", "product_in_backward", "overflow"),
     "checkpoint": Want(checkpoint_forward(False), "forward", "exp", "inner", "checkpointed_exp", "overflow"),
     "reentrant": Want(checkpoint_forward(True), "forward", "exp", "inner", "checkpointed_exp", "overflow"),
@@ -451,7 +451,7 @@ def test_overflow_of_fp32_itself_has_no_finite_value_in_its_range() -> None:
 
 
 def test_chain_leads_from_the_origin_to_the_loss() -> None:
-    first = origins_of(softmax_of_filled_row())[0]
+    first = origins_of(filled_row())[0]
     assert [link.op for link in first.chain] == ["mean"]
     assert first.root is not None
     assert first.root.deliberate

@@ -104,7 +104,11 @@ def test_op_facts_come_from_the_schema() -> None:
     assert learn(ATEN.copy_.default).overwrites
     assert learn(ATEN.add.out).overwrites
     assert learn(ATEN.empty_like.default).uninitialised
-    assert learn(ATEN.native_batch_norm.default).statistics == learn(ATEN._native_batch_norm_legit.default).statistics == (3, 4)
+    assert (
+        learn(ATEN.native_batch_norm.default).statistics
+        == learn(ATEN._native_batch_norm_legit.default).statistics
+        == (3, 4)
+    )
     assert learn(ATEN._batch_norm_with_update.default).training is None
     assert learn(ATEN._to_copy.default).name == "to"
     assert learn(ATEN._ctc_loss.default).scratch_from == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -206,9 +207,30 @@ def test_gradient_penalty_with_create_graph(line_at: Callable[[str], str]) -> No
 def test_what_is_made_before_the_run_and_is_nowhere_registered_is_a_constant() -> None:
     table = torch.tensor([1.0, math.nan])
     model = nn.Linear(4, 2)
-    found = trace(lambda: (model(torch.ones(1, 4)) * table).mean(), modules=model)
+
+    def run() -> Tensor:
+        return (model(torch.ones(1, 4)) * table).mean()
+
+    found = trace(run, modules=model)
     [first] = found.blame(loss=found.value)
     assert (first.phase, first.tensor, first.op) == ("constant", "constant", "mul")
+
+
+def test_inputs_are_named_inside_any_container() -> None:
+    @dataclass
+    class Batch:
+        x: Tensor
+        more: dict[str, list[Tensor]]
+
+    batch = Batch(torch.ones(1, 4), {"y": [torch.ones(1), torch.full((1,), math.nan)]})
+    model = nn.Linear(4, 1)
+
+    def run() -> Tensor:
+        return (model(batch.x) - batch.more["y"][1]).mean()
+
+    found = trace(run, modules=model, inputs=batch)
+    [first] = found.blame(loss=found.value)
+    assert first.tensor == "input more.y.1"
 
 
 def test_tied_and_viewed_weights_are_named() -> None:
