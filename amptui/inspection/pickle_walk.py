@@ -33,6 +33,23 @@ class Use:
     makes: int = 0
 
 
+@dataclass(slots=True)
+class Code:
+    """What a real load would import and call."""
+
+    globals: dict[Global, Use] = field(default_factory=dict)
+    #: Calls of something that another call returned: what they would run cannot be told.
+    computed_calls: int = 0
+    #: The largest single number with which something is called: a load may allocate so much.
+    largest_argument: int = 0
+
+    def add(self, other: Code) -> None:
+        """Take in what another stream would import and call."""
+        self.globals.update(other.globals)
+        self.computed_calls += other.computed_calls
+        self.largest_argument = max(self.largest_argument, other.largest_argument)
+
+
 @dataclass(frozen=True, slots=True)
 class Walked:
     """A stream's value and how the walk ended.
@@ -43,11 +60,9 @@ class Walked:
 
     root: Node
     end: int
-    globals: dict[Global, Use]
+    code: Code
     problem: str = ""
     short: bool = False
-    #: Calls of something that another call returned: what they would run cannot be told.
-    computed_calls: int = 0
 
 
 class _BrokenError(Exception):
@@ -70,7 +85,7 @@ def walk(data: bytes, start: int = 0) -> Walked:
         problem = str(error)
     if problem:
         root = state.salvage()
-    return Walked(root, state.position, state.globals, problem, short, state.computed_calls)
+    return Walked(root, state.position, state.code, problem, short)
 
 
 @dataclass(slots=True)
@@ -80,9 +95,8 @@ class _Walk:
     stack: list[Node] = field(default_factory=list)
     marked: list[list[Node]] = field(default_factory=list)
     memo: dict[int, Node] = field(default_factory=dict)
-    globals: dict[Global, Use] = field(default_factory=dict)
     named: dict[tuple[str, str], Global] = field(default_factory=dict)
-    computed_calls: int = 0
+    code: Code = field(default_factory=Code)
 
     def run(self) -> Node:
         data, dispatch = self.data, _OPCODES
@@ -164,18 +178,20 @@ class _Walk:
         found = self.named.get((module, name))
         if found is None:
             found = self.named[module, name] = Global(module, name)
-            self.globals[found] = Use()
+            self.code.globals[found] = Use()
         return found
 
     def called(self, callee: Node, args: Node, *, only_made: bool = False) -> Node:
         if not isinstance(callee, Global):
-            self.computed_calls += 1
+            self.code.computed_calls += 1
             return Call(callee, args)
-        use = self.globals[callee]
+        use = self.code.globals[callee]
         if only_made:
             use.makes += 1
             return rebuilt(callee, args)
         use.calls += 1
+        if isinstance(args, tuple) and len(args) == 1 and type(args[0]) is int:
+            self.code.largest_argument = max(self.code.largest_argument, args[0])
         if callee.name == "getattr" and callee.module in ("builtins", "__builtin__"):
             member = _member(args)
             if member is not None:  # getattr(SomeClass, "name") only names SomeClass.name
@@ -183,7 +199,7 @@ class _Walk:
                 return self.found(*member)
         result = rebuilt(callee, args)
         if isinstance(result, Call) and isinstance(result.callee, Global) and result.callee is not callee:
-            self.globals[result.callee].makes += 1  # copyreg._reconstructor and the like
+            self.code.globals[result.callee].makes += 1  # copyreg._reconstructor and the like
         return result
 
     def set_items(self, target: Node, items: list[Node]) -> None:
@@ -211,7 +227,7 @@ class _Walk:
         if isinstance(target, Call):
             target.state = state
             if any(name in (mapping_of(target) or ()) for name in _CALLED_ATTRIBUTES):
-                self.computed_calls += 1  # set as attributes, a later opcode would call these
+                self.code.computed_calls += 1  # set as attributes, a later opcode would call these
         elif not isinstance(target, dict | list | Tensor | Global):
             raise _BrokenError(f"byte {self.position}: attributes set on plain data")
 

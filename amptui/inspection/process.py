@@ -104,15 +104,16 @@ def _lines(child: subprocess.Popen[bytes], silence: float) -> Iterator[tuple[byt
 
 def _ended(path: str, code: int | None, last_words: bytes, structure: Inspection | None) -> Inspection:
     """The inspection of a checkpoint whose reading process ended without an answer."""
+    kind, advice = "limit", "The file is not like any that training writes: do not load it."
     if code in (-signal.SIGXCPU, -signal.SIGKILL):
         why = "the reading process was stopped: it took too long or too much memory"
     elif code is not None and code < 0:
         why = f"the reading process was ended by {signal.Signals(-code).name}"
     else:
         told = last_words.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        why = f"the reading process failed{': ' + told if told else ''}"
-    advice = "The file is not like any that training writes: do not load it."
+        why = f"amptui failed to read it{': ' + told if told else ''}"
+        kind, advice = "internal", "This is a mistake in amptui: please report it with the file, if you may share that."
     if structure is None:
-        return unread(path, "limit", why, advice)
-    incomplete = unread(path, "limit", f"tensor values were not read to the end: {why}", advice)
+        return unread(path, kind, why, advice)
+    incomplete = unread(path, kind, f"tensor values were not read to the end: {why}", advice)
     return replace(structure, complete=False, findings=(*incomplete.findings, *structure.findings))

@@ -13,11 +13,10 @@ from amptui.inspection.containers.loaded import Loaded, TensorBytes
 from amptui.inspection.containers.source import DamagedError, UnreadableError
 from amptui.inspection.known_globals import graded
 from amptui.inspection.layouts import Layout
-from amptui.inspection.nodes import Global
 from amptui.inspection.notes import fault
 from amptui.inspection.numbers import NumberReader
 from amptui.inspection.opening import LimitError, Opened, open_checkpoint
-from amptui.inspection.pickle_walk import Use
+from amptui.inspection.pickle_walk import Code
 from amptui.inspection.result import Inspection, Steps, TensorFact, unread
 from amptui.inspection.rules import Evidence, findings_of
 from amptui.inspection.rules.evidence import Precision, precision_of
@@ -133,15 +132,18 @@ def _assembled(path: str, opened: Opened, seen: _Survey, stats: Sequence[Values 
     for index, (tensor, _) in enumerate(seen.wanted):
         result = stats[index] if stats is not None else None
         if isinstance(result, Damage):
-            code = "checksum" if "checksum" in result.problem else "damaged"
-            damage.append(fault(code, f"{tensor.path}: {result.problem}", advice=_COPY_AGAIN, path=tensor.path))
+            kind = "checksum" if "checksum" in result.problem else "damaged"
+            damage.append(fault(kind, f"{tensor.path}: {result.problem}", advice=_COPY_AGAIN, path=tensor.path))
             result = None
         tensors.append(_fact(tensor, result))
     precision = precision_of(sightings, tensors)
     present = _present(sightings, tensors)
     missing = _missing(present, precision, sightings)
     steps = _steps(layout, sightings)
-    grades = graded(_all_globals(opened.files.values()))
+    code = Code()
+    for loaded in opened.files.values():
+        code.add(loaded.code)
+    grades = graded(code.globals)
     evidence = Evidence(
         layout=layout,
         sightings=sightings,
@@ -149,7 +151,7 @@ def _assembled(path: str, opened: Opened, seen: _Survey, stats: Sequence[Values 
         steps=steps,
         precision=precision,
         grades=grades,
-        computed_calls=sum(loaded.computed_calls for loaded in opened.files.values()),
+        code=code,
         missing=missing if any(loaded.readable for loaded in opened.files.values()) else (),
     )
     stopped = [_stopped(opened.stopped)] if opened.stopped else []
@@ -197,13 +199,6 @@ def _fact(seen: SeenTensor, values: Values | None) -> TensorFact:
     if values is None:
         return fact
     return replace(fact, nonfinite=values.nonfinite, minus_infinite=values.minus_infinite, zero=values.zero)
-
-
-def _all_globals(files: Iterable[Loaded]) -> dict[Global, Use]:
-    merged: dict[Global, Use] = {}
-    for loaded in files:
-        merged.update(loaded.globals)
-    return merged
 
 
 def _dtypes(tensors: Iterable[TensorFact]) -> dict[str, dict[str, int]]:

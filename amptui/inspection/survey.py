@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from amptui.inspection.nodes import Call, Global, Node, Opaque, Tensor, mapping_of, sequence_of
 from amptui.inspection.numbers import NumberReader
@@ -15,7 +16,7 @@ from amptui.inspection.optimizers import OptimizerState, is_optimizer, optimizer
 from amptui.inspection.result import Row, ScalerState
 from amptui.inspection.scalers import named_like_scaler, scaler_at, words_of
 
-MAX_NODES = 600_000
+MAX_NODES = 400_000
 MAX_DEPTH = 64
 MAX_ROWS = 60_000
 
@@ -100,7 +101,7 @@ def survey(root: Node, reader: NumberReader, file: str = "") -> Sightings:
     seen: set[int] = set()
     prefix = f"{file}: " if file else ""
     stack = [_Visit(root, file, "", 0, _role_of_file(file))]
-    for _ in range(MAX_NODES):
+    for count in range(MAX_NODES):
         if not stack:
             return found
         visit = stack.pop()
@@ -119,7 +120,8 @@ def survey(root: Node, reader: NumberReader, file: str = "") -> Sightings:
             found.cut = True
             _row(found, visit, "(deeper levels are not shown)")
             continue
-        stack.extend(reversed(_container(found, visit, prefix, reader)))
+        inner = list(islice(_container(found, visit, prefix, reader), MAX_NODES - count))
+        stack.extend(reversed(inner))
     found.cut = True
     return found
 
@@ -133,14 +135,14 @@ def _role_of_file(file: str) -> str:
     return ""
 
 
-def _container(found: Sightings, visit: _Visit, prefix: str, reader: NumberReader) -> list[_Visit]:
+def _container(found: Sightings, visit: _Visit, prefix: str, reader: NumberReader) -> Iterator[_Visit]:
     """Note what a container is; its children, in order."""
     node, path = visit.node, visit.path
     place = prefix + path if path else prefix.removesuffix(": ")
     _row(found, visit, _container_text(node))
     if _is_rng_tuple(node):
         found.rng.setdefault("python" if node[0] != "MT19937" else "numpy", []).append(place)
-        return []
+        return iter(())
     mapping = mapping_of(node)
     role = visit.role
     if mapping is not None or not isinstance(node, list | tuple):
@@ -152,7 +154,7 @@ def _container(found: Sightings, visit: _Visit, prefix: str, reader: NumberReade
     if isinstance(node, list | tuple) and node and isinstance(visit.key, str) and _SCHEDULER_NAME.search(visit.key):
         found.schedulers.append(place)
     _named_parts(found, visit, place)
-    return list(_children(visit, mapping, role))
+    return _children(visit, mapping, role)
 
 
 def _mapping(found: Sightings, visit: _Visit, mapping: dict[Node, Node], place: str, reader: NumberReader) -> str:

@@ -16,7 +16,7 @@ from amptui.inspection.containers.torch_legacy import read_bare_pickle
 from amptui.inspection.containers.torch_zip import COPY_AGAIN, read_torch_zip
 from amptui.inspection.nodes import ITEMSIZE, Call, Global, Node, Storage, Tensor, mapping_of
 from amptui.inspection.notes import fault
-from amptui.inspection.pickle_walk import Use
+from amptui.inspection.pickle_walk import Code
 
 _MAX_BLOBS = 20_000
 
@@ -66,9 +66,8 @@ class ShardBytes:
 @dataclass
 class _Contents:
     root: dict[Node, Node] = field(default_factory=dict)
-    globals: dict[Global, Use] = field(default_factory=dict)
+    code: Code = field(default_factory=Code)
     findings: list[Finding] = field(default_factory=list)
-    computed_calls: int = 0
 
 
 def read_dcp(metadata: Source, shards: Mapping[str, Source]) -> Loaded:
@@ -83,15 +82,13 @@ def read_dcp(metadata: Source, shards: Mapping[str, Source]) -> Loaded:
             "dcp",
             metadata.size,
             None,
-            described.globals,
+            described.code,
             findings,
-            readable=bool(described.globals),
+            readable=bool(described.code.globals),
             complete=False,
-            computed_calls=described.computed_calls,
         )
     pieces = _pieces(fields.get("storage_data"), shards)
-    contents = _Contents(globals=dict(described.globals), findings=list(described.findings))
-    contents.computed_calls = described.computed_calls
+    contents = _Contents(code=described.code, findings=list(described.findings))
     paths = fields.get("planner_data")
     for count, (name, item) in enumerate(items.items()):
         if isinstance(name, str) and count < 10 * _MAX_BLOBS:
@@ -111,11 +108,10 @@ def read_dcp(metadata: Source, shards: Mapping[str, Source]) -> Loaded:
         "dcp",
         metadata.size + sum(shard.size for shard in shards.values()),
         contents.root,
-        contents.globals,
+        contents.code,
         tuple(contents.findings),
         ShardBytes(shards, pieces.by_name),
         complete=described.complete and not pieces.missing and not pieces.cut,
-        computed_calls=contents.computed_calls,
     )
 
 
@@ -166,8 +162,7 @@ def _item(
                 fault("truncated", f"{name!r} is incomplete: {error}", advice=COPY_AGAIN, path=name)
             )
             return item
-        contents.globals.update(loaded.globals)
-        contents.computed_calls += loaded.computed_calls
+        contents.code.add(loaded.code)
         if len(contents.findings) < 50:
             contents.findings.extend(loaded.findings)
         return loaded.root

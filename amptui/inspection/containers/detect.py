@@ -57,7 +57,7 @@ def read_file(source: Source) -> Loaded:
     if head[0] in _PICKLE_STARTS:
         loaded = read_bare_pickle(source)
         # Text can begin like the oldest pickles; what really is one ends well or names something.
-        if head[0] == _PROTOCOL or loaded.complete or any(found.module.isidentifier() for found in loaded.globals):
+        if head[0] == _PROTOCOL or loaded.complete or any(found.module.isidentifier() for found in loaded.code.globals):
             return loaded
     if not any(head):
         return _other(source, "filled with zero bytes: its data never reached the disk", complete=False)

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from amptui.findings.finding import Finding
 from amptui.inspection.containers.source import DamagedError, Source
-from amptui.inspection.nodes import ITEMSIZE, Global, Node, Storage
-from amptui.inspection.pickle_walk import Use
+from amptui.inspection.nodes import ITEMSIZE, Node, Storage
+from amptui.inspection.pickle_walk import Code
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,9 @@ class Loaded:
     container: str
     size: int
     root: Node = None
-    globals: Mapping[Global, Use] = field(default_factory=dict)
+    code: Code = field(default_factory=Code)
     findings: tuple[Finding, ...] = ()
     data: TensorBytes | None = None
     readable: bool = True
     #: False where the file is cut off or part of it is missing.
     complete: bool = True
-    #: Calls of what another call returned, which only code could tell.
-    computed_calls: int = 0

@@ -15,6 +15,7 @@ from amptui.inspection.containers.source import Source
 from amptui.inspection.containers.torch_zip import COPY_AGAIN
 from amptui.inspection.nodes import ITEMSIZE, Storage, Tensor
 from amptui.inspection.notes import fault
+from amptui.inspection.pickle_walk import Code
 
 MAX_HEADER = 100_000_000  # the reference implementation's own limit
 _MAX_PROBLEMS = 10
@@ -83,7 +84,7 @@ def read_safetensors(source: Source) -> Loaded:
         tensors["__metadata__"] = {key: value for key, value in metadata.items() if isinstance(value, str)}
     findings = tuple(_damaged(problem) for problem in problems[:_MAX_PROBLEMS])
     data = PlacedBytes(source, places)
-    return Loaded("safetensors", source.size, tensors, {}, findings, data, complete=not problems)
+    return Loaded("safetensors", source.size, tensors, Code(), findings, data, complete=not problems)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -108,6 +109,8 @@ def _tensor(name: str, entry: object) -> tuple[Tensor, tuple[int, int]]:
         return Tensor(known, tuple(shape), _contiguous(shape), problem="its data offsets are not two counts"), nowhere
     begin, end = offsets
     tensor = Tensor(known, tuple(shape), _contiguous(shape))
+    if not _count(tensor.numel):
+        return Tensor(known, (), problem="its shape has more elements than any memory"), nowhere
     if end - begin != tensor.numel * ITEMSIZE[known]:
         what = f"it needs {tensor.numel * ITEMSIZE[known]:,} bytes, {end - begin:,} are set aside"
         return Tensor(known, tuple(shape), tensor.stride, problem=what), nowhere

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 
 from amptui.inspection.containers.loaded import Loaded, PlacedBytes
 from amptui.inspection.containers.source import Source
 from amptui.inspection.containers.torch_zip import COPY_AGAIN, MAX_PICKLE
-from amptui.inspection.nodes import ITEMSIZE, Call, Global, Node, Storage, Tensor, mapping_of, sequence_of
+from amptui.inspection.nodes import ITEMSIZE, Call, Node, Storage, Tensor, mapping_of, sequence_of
 from amptui.inspection.notes import fault
-from amptui.inspection.pickle_walk import Use, Walked, walk
+from amptui.inspection.pickle_walk import Code, Walked, walk
 
 LEGACY_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 _FIRST_WINDOW = 1 << 20
@@ -22,57 +23,53 @@ _FIRST_WINDOW = 1 << 20
 
 def read_legacy(source: Source) -> Loaded:
     """A legacy torch file, from its magic number on."""
-    position, walked = len(LEGACY_MAGIC), None
-    for _ in range(2):  # protocol version, system information
+    position, code = len(LEGACY_MAGIC), Code()
+    walks: list[Walked] = []
+    for _ in range(4):  # protocol version, system information, the object, the storages' keys
         walked = _walk_at(source, position)
-        if walked.problem:
-            return _broken(source, walked)
+        code.add(walked.code)
+        if walked.problem and len(walks) < 3:
+            return _broken(source, walked, code)
+        walks.append(walked)
         position = walked.end
-    described = _walk_at(source, position)
-    if described.problem:
-        return _broken(source, described)
-    keys = _walk_at(source, described.end)
+    _, system, described, keys = walks
     places, problem = _places(source, keys, _storages(described.root))
     findings = () if not problem else (fault("truncated", f"the file is incomplete: {problem}", advice=COPY_AGAIN),)
-    big = isinstance(walked.root, dict) and walked.root.get("little_endian") is False if walked else False
+    big = isinstance(system.root, dict) and system.root.get("little_endian") is False
     return Loaded(
         "legacy",
         source.size,
         described.root,
-        described.globals,
+        code,
         findings,
         PlacedBytes(source, places, big),
         complete=not problem,
-        computed_calls=described.computed_calls,
     )
 
 
 def read_bare_pickle(source: Source) -> Loaded:
     """A file that is one pickle and no torch file; whatever follows its end mark is walked too, for what it names."""
     first = _walk_at(source, 0)
-    globals_, computed, end, problem = dict(first.globals), first.computed_calls, first.end, first.problem
+    code, end, problem = first.code, first.end, first.problem
     findings = []
     if problem:
         what = f"the file is a pickle that breaks: {problem}"
         findings.append(fault("truncated" if first.short else "damaged", what, advice=COPY_AGAIN))
     elif end < source.size:
-        rest = _walk_at(source, end)
-        globals_ |= rest.globals
-        computed += rest.computed_calls
+        code.add(_walk_at(source, end).code)
         what = f"{source.size - end:,} bytes follow the end of the pickle"
         findings.append(
             fault("trailing-bytes", what, advice="No writer leaves such bytes: treat the file as tampered with.")
         )
-    nested, deeper = _nested_torch_files(first.root)
+    _add_nested_torch_files(first.root, code)
     return Loaded(
         "pickle",
         source.size,
         first.root,
-        {**globals_, **nested},
+        code,
         tuple(findings),
-        readable=not problem or bool(globals_) or bool(first.root),
+        readable=not problem or bool(code.globals) or bool(first.root),
         complete=not problem,
-        computed_calls=computed + deeper,
     )
 
 
@@ -83,29 +80,21 @@ def _walk_at(source: Source, position: int) -> Walked:
         raw = source.up_to(position, window)
         walked = walk(raw)
         if not walked.short or position + len(raw) >= source.size or window >= MAX_PICKLE:
-            return Walked(
-                walked.root,
-                position + walked.end,
-                walked.globals,
-                walked.problem,
-                walked.short,
-                walked.computed_calls,
-            )
+            return replace(walked, end=position + walked.end)
         window = min(window * 8, MAX_PICKLE)
 
 
-def _broken(source: Source, walked: Walked) -> Loaded:
+def _broken(source: Source, walked: Walked, code: Code) -> Loaded:
     what = f"the file is incomplete or damaged: {walked.problem}"
     finding = fault("truncated" if walked.short else "damaged", what, advice=COPY_AGAIN)
     return Loaded(
         "legacy",
         source.size,
         walked.root,
-        walked.globals,
+        code,
         (finding,),
-        readable=walked.root is not None,
+        readable=walked.root is not None or bool(code.globals),
         complete=False,
-        computed_calls=walked.computed_calls,
     )
 
 
@@ -150,10 +139,9 @@ def _places(source: Source, keys: Walked, storages: Mapping[str, Storage]) -> tu
     return places, ""
 
 
-def _nested_torch_files(root: Node) -> tuple[dict[Global, Use], int]:
-    """Globals within tensors that a plain pickle holds as torch files (`torch.storage._load_from_bytes`)."""
-    globals_: dict[Global, Use] = {}
-    computed, budget = 0, 1000
+def _add_nested_torch_files(root: Node, code: Code) -> None:
+    """Add what tensors name that a plain pickle holds as torch files (`torch.storage._load_from_bytes`)."""
+    budget = 1000
     seen: set[int] = set()
     waiting = [root]
     while waiting and budget:
@@ -171,9 +159,7 @@ def _nested_torch_files(root: Node) -> tuple[dict[Global, Use], int]:
                 position = 0
                 for _ in range(8):
                     walked = walk(raw, position)
-                    globals_.update(walked.globals)
-                    computed += walked.computed_calls
+                    code.add(walked.code)
                     position = walked.end
                     if walked.problem or position >= len(raw):
                         break
-    return globals_, computed

@@ -77,12 +77,11 @@ def read_torch_zip(source: Source) -> Loaded:
         "zip",
         source.size,
         walked.root,
-        walked.globals,
+        walked.code,
         tuple(findings),
         ZipBytes(archive, folder, _big_endian(archive, folder)),
         readable=walked.root is not None or not walked.problem,
         complete=not walked.problem,
-        computed_calls=walked.computed_calls,
     )
 
 
@@ -136,9 +135,7 @@ def _cut_off(source: Source, problem: str) -> Loaded:
         f"it ends after {source.size:,} bytes",
         advice=COPY_AGAIN,
     )
-    return Loaded(
-        "zip", source.size, walked.root, walked.globals, (cut,), complete=False, computed_calls=walked.computed_calls
-    )
+    return Loaded("zip", source.size, walked.root, walked.code, (cut,), complete=False)
 
 
 def _leading_pickle(source: Source) -> Walked | None:

@@ -11,6 +11,9 @@ from amptui.inspection.rules.evidence import Evidence
 #: What every distributed checkpoint's `.metadata` names; torch's own reader of it allows anything anyway.
 _DISTRIBUTED = "torch.distributed.checkpoint."
 
+#: No writer calls anything with a larger number: tensors' sizes stand elsewhere.
+LARGEST_ARGUMENT = 1 << 32
+
 
 def code_findings(evidence: Evidence) -> Iterator[Finding]:
     """Dangerous globals first, then those that only keep torch's safe loading from working."""
@@ -23,9 +26,13 @@ def code_findings(evidence: Evidence) -> Iterator[Finding]:
             "Ask whoever made it for a file of tensors only (safetensors, or a plain state dict)."
         )
         yield fault("dangerous-code", what, advice=advice, globals=dangerous[:50])
-    if evidence.computed_calls:
-        what = f"loading this file calls {evidence.computed_calls:,} functions that it works out while loading"
+    computed = evidence.code.computed_calls
+    if computed:
+        what = f"loading this file makes {computed:,} calls of functions that it works out while loading"
         yield fault("dangerous-code", what, advice="Do not load it with weights_only=False.")
+    if evidence.code.largest_argument > LARGEST_ARGUMENT:
+        what = f"loading this file asks for {min(evidence.code.largest_argument, 1 << 62):,} bytes or elements at once"
+        yield fault("memory-bomb", what, "even torch's safe loading does it", advice="Do not load it.")
     needed = [
         name
         for name, grade in evidence.grades.items()

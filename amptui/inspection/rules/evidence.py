@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from amptui.inspection.known_globals import Grade
 from amptui.inspection.layouts import Layout
 from amptui.inspection.nodes import Node, mapping_of
+from amptui.inspection.pickle_walk import Code
 from amptui.inspection.result import Steps, TensorFact
 from amptui.inspection.survey import Sightings
 
@@ -31,7 +32,7 @@ class Evidence:
     steps: Steps
     precision: Precision
     grades: Mapping[str, Grade]
-    computed_calls: int
+    code: Code
     missing: Sequence[str]
 
 
