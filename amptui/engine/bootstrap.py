@@ -1,4 +1,4 @@
-"""Starts the engine in the project's own interpreter; run by path: ``python …/amptui/engine/bootstrap.py ARGS``.
+"""Starts the engine in the project's own interpreter; run by path: ``python PATH/amptui/engine/bootstrap.py ARGS``.
 
 It makes the package `amptui`, and nothing else from the folder it lies in, known to that interpreter: no folder is put
 on `sys.path`, so the project's torch, numpy and yaml stay its own. This file alone must be readable for old Pythons,

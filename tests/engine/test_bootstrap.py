@@ -151,6 +151,7 @@ def test_an_old_python_is_refused_in_the_protocol(tmp_path: Path) -> None:
 
 
 def test_the_file_itself_can_be_read_by_old_pythons() -> None:
+    assert BOOTSTRAP.read_bytes().isascii()
     tree = ast.parse(BOOTSTRAP.read_text(), feature_version=(3, 4))
     newer = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef)
 

@@ -8,8 +8,10 @@ import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,9 @@ from amptui.protocol.channel import ChannelClosed, ChannelError, Connection, Lis
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "run"
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # a socket's path has at most 107 bytes
+        yield Path(short) / "run"
 
 
 @pytest.fixture
@@ -53,10 +56,11 @@ class TestFolder:
         with pytest.raises(ChannelError, match=f"another user .uid {uid}."):
             private_folder(folder)
 
-    def test_is_the_users_runtime_folder_or_one_in_tmp(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-        assert channel.runtime_folder() == tmp_path / "amptui"
-        for unusable in ("", "relative", str(tmp_path / "missing"), "/" + "long" * 30):
+    def test_is_the_users_runtime_folder_or_one_in_tmp(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with tempfile.TemporaryDirectory(dir="/tmp") as short:
+            monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+            assert channel.runtime_folder() == Path(short) / "amptui"
+        for unusable in ("", "relative", "/missing", short, "/" + "long" * 30):
             monkeypatch.setenv("XDG_RUNTIME_DIR", unusable)
             assert channel.runtime_folder() == Path(f"/tmp/amptui-{os.getuid()}")
 
