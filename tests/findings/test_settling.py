@@ -46,17 +46,18 @@ def test_iterations_are_counted_from_the_first_applied_one_whatever_every_is(ite
     steps = list(range(0, iterations, every))
     first = data.draw(st.sampled_from(steps))
     after = [step for step in steps if step >= first]
+    applied = data.draw(st.integers(1, len(after)))
     tally = UpdateCounts(
         name="critic",
         iterations=len(steps),
-        applied=len(after),
-        skipped=len(steps) - len(after),
+        applied=applied,
+        skipped=len(steps) - applied,
         withheld=0,
-        changed=len(after),
+        changed=applied,
         first_applied=first,
     )
     assert counted_iterations(tally, iterations) == len(after)
-    assert applied_share(tally, iterations) == 1.0
+    assert applied_share(tally, iterations) == applied / len(after)
 
 
 @pytest.mark.parametrize(
