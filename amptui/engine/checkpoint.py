@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ import torch
 
 from amptui.engine import rng
 from amptui.engine.checkpoint_content import content_of, first_difference
-from amptui.engine.checkpoint_file import describe
+from amptui.engine.checkpoint_file import describe, storage_sums
 from amptui.engine.checkpoint_loading import CheckpointMismatch, Loading
 from amptui.engine.plain_values import map_tensors
 from amptui.engine.training_state import TrainingState
@@ -31,6 +32,8 @@ from amptui.session.manifest import CheckpointRecord, verify_descriptor
 from amptui.text import safe_text
 
 __all__ = ["CheckpointMismatch", "Restored", "restore", "write"]
+
+_FLUSH_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,21 @@ def _published(folder: SessionFolder, name: str, path: Path, content: Mapping[st
     temporary, manifest_path = temporary_beside(path), path.with_suffix(".json")
     descriptor = create_file(temporary)
     try:
-        _save(content, descriptor)
-        record = _verified(descriptor, content, name, str(path.relative_to(folder.path)))
+        # The sums are taken and the disk works while torch writes; then what lies in the file is compared.
+        written = threading.Event()
+        with ThreadPoolExecutor(2) as beside:
+            sums = beside.submit(storage_sums, content)
+            flushed = beside.submit(_flush, descriptor, written)
+            try:
+                _save(content, descriptor)
+            finally:
+                written.set()
+            record = describe(descriptor, name, str(path.relative_to(folder.path)), time.time(), sums.result())
+            difference = first_difference(content, _load(descriptor))
+            flushed.result()
+        if difference is not None:
+            what = f"checkpoint {safe_text(name)} was written, but {safe_text(difference)} reads back differently"
+            raise CheckpointDamaged(f"{what}: check this machine's disk and memory")
         with published(manifest_path) as manifest:
             manifest.write(record.as_json().encode())
         try:
@@ -124,18 +140,11 @@ def _save(content: Mapping[str, Any], descriptor: int) -> None:
         raise sink.failure
 
 
-def _verified(descriptor: int, content: Mapping[str, Any], name: str, path: str) -> CheckpointRecord:
-    """The record of the file at `descriptor`, which is durable and holds `content` when this returns."""
-    with ThreadPoolExecutor(1) as beside:
-        synced = beside.submit(os.fsync, descriptor)  # the disk works while the processor hashes and compares
-        record = describe(descriptor, name, path, time.time())
-        difference = first_difference(content, _load(descriptor))
-        synced.result()
-    if difference is not None:
-        raise CheckpointDamaged(
-            f"checkpoint {safe_text(name)} was written, but {safe_text(difference)} reads back differently"
-        )
-    return record
+def _flush(descriptor: int, written: threading.Event) -> None:
+    """Makes the file durable, beginning while it is still being written. An error is final: it is never tried again."""
+    while not written.wait(_FLUSH_S):
+        os.fdatasync(descriptor)
+    os.fsync(descriptor)
 
 
 def _load(descriptor: int) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import os
 import pickle
 import struct
@@ -9,15 +11,44 @@ import zipfile
 from collections.abc import Iterator
 from typing import IO, Any
 
+import torch
+from torch import Tensor
+
 from amptui.session.manifest import CheckpointEntry, CheckpointRecord, hash_extents, hash_structure
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 
 
-def describe(descriptor: int, name: str, path: str, time: float) -> CheckpointRecord:
+#: By a tensor's path, the bytes of its storage and their SHA-256.
+StorageSums = dict[str, tuple[int, str]]
+
+
+def storage_sums(content: Any) -> StorageSums:
+    """The sums of the dense tensors in a content, which are on the CPU and span their storages.
+
+    Hashed from memory, so that it can run beside the writing of the file; the interpreter lock is released.
+    """
+    sums: StorageSums = {}
+    known: dict[int, tuple[int, str]] = {}
+    twice: set[str] = set()
+    for path, tensor in _tensors(content, ""):
+        if tensor.layout != torch.strided or tensor.numel() == 0:
+            continue
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            memory = (ctypes.c_ubyte * storage.nbytes()).from_address(storage.data_ptr())
+            known[storage.data_ptr()] = storage.nbytes(), hashlib.sha256(memory).hexdigest()
+        if path in sums:
+            twice.add(path)  # a "/" in a name has made two paths alike
+        sums[path] = known[storage.data_ptr()]
+    return {path: sums[path] for path in sums.keys() - twice}
+
+
+def describe(descriptor: int, name: str, path: str, time: float, sums: StorageSums) -> CheckpointRecord:
     """The record of the torch zip open at `descriptor`: every member with its place, SHA-256 and tensors.
 
-    ValueError if it is not what `torch.save` writes (a member compressed, a directory that does not fit).
+    `sums` are those of `storage_sums`, for a file that is compared with that content bit for bit; what they lack is
+    hashed from the file. ValueError if it is not what `torch.save` writes: a member that is compressed or misplaced.
     """
     size = os.fstat(descriptor).st_size
     with os.fdopen(os.dup(descriptor), "rb") as file, zipfile.ZipFile(file) as archive:
@@ -27,18 +58,27 @@ def describe(descriptor: int, name: str, path: str, time: float) -> CheckpointRe
         with archive.open(pickled) as content:
             tensors = _tensors_by_storage(content)
     folder = pickled.filename.removesuffix("data.pkl")
-    digests = hash_extents(descriptor, places)
+    paths = [tensors.get(member.filename.removeprefix(f"{folder}data/"), []) for member in members]
+    digests = [_known_sum(own, count, sums) for own, (_, count) in zip(paths, places, strict=True)]
+    unknown = [index for index, digest in enumerate(digests) if not digest]
+    for index, digest in zip(unknown, hash_extents(descriptor, [places[index] for index in unknown]), strict=True):
+        digests[index] = digest
     entries = tuple(
         CheckpointEntry(
             entry=member.filename,
             offset=offset,
             bytes=count,
             sha256=digest,
-            tensors=tuple(tensors.get(member.filename.removeprefix(f"{folder}data/"), ())),
+            tensors=tuple(own),
         )
-        for member, (offset, count), digest in zip(members, places, digests, strict=True)
+        for member, (offset, count), digest, own in zip(members, places, digests, paths, strict=True)
     )
     return CheckpointRecord(name, path, size, hash_structure(descriptor, entries, size), entries, time)
+
+
+def _known_sum(paths: list[str], count: int, sums: StorageSums) -> str:
+    hashed, digest = sums.get(paths[0], (-1, "")) if paths else (-1, "")
+    return digest if hashed == count else ""
 
 
 def _data_offset(descriptor: int, member: zipfile.ZipInfo) -> int:
@@ -57,6 +97,17 @@ def _tensors_by_storage(pickled: IO[bytes]) -> dict[str, list[str]]:
         if path not in paths:
             paths.append(path)
     return found
+
+
+def _tensors(node: Any, path: str) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(node, Tensor):
+        yield path, node
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            yield from _tensors(value, f"{path}/{key}" if path else str(key))
+    elif isinstance(node, list | tuple):
+        for index, value in enumerate(node):
+            yield from _tensors(value, f"{path}/{index}")
 
 
 class _Storage(str):

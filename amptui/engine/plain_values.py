@@ -2,7 +2,7 @@
 
 What comes back is what went in, with these exceptions: NumPy scalars become Python's, subclasses of dict, list, tuple,
 str, int and float become the plain type (so a defaultdict loses its factory), a frozenset becomes a set.
-NumPy arrays and empty bytes are kept under a mark and come back as they were; an array that no tensor can hold is refused.
+NumPy arrays and empty bytes are kept under a mark and come back as they were; an array that no tensor holds is refused.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def mismatches() -> dict[str, tuple[Callable[[], TrainingState], str]]:
         "missing module": (net_with(lambda net: delattr(net, "drop")), "module drop is in the checkpoint but not here"),
         "other groups": (grouped, "optimizer main has parameter groups of"),
         "fused": (fused, "group 0 has fused=True here"),
-        "other optimizer": (more(optimizers={"d": torch.optim.SGD(nn.Linear(1, 1).parameters())}), "optimizer d is not"),
+        "other optimizer": (more(optimizers={"d": torch.optim.SGD([torch.ones(1)])}), "optimizer d is not"),
         "other scheduler": (more(schedulers={"main": torch.Generator()}), "schedulers.main is not in the checkpoint"),
         "other extra": (more(extra={"own": torch.Generator()}), "extra:own is not in the checkpoint"),
     }  # fmt: skip

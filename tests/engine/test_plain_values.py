@@ -28,7 +28,7 @@ class Level(IntEnum):
     LOW = 3
 
 
-Point = namedtuple("Point", "x y")  # noqa: PYI024 - the untyped form is what projects have
+Point = namedtuple("Point", "x y")
 
 SCALARS = (
     st.none() | st.booleans() | st.integers(-(2**1990), 2**1990) | st.floats(allow_nan=False) | st.text(max_size=8)
@@ -122,7 +122,7 @@ def test_wide_floats_are_refused() -> None:
 
 
 def test_a_module_in_state_is_refused() -> None:
-    with pytest.raises(NotPlain, match="state/net is a torch.nn.modules.linear.Linear"):
+    with pytest.raises(NotPlain, match=r"state/net is a torch.nn.modules.linear.Linear"):
         to_plain({"net": torch.nn.Linear(1, 1)}, "state")
 
 

@@ -73,8 +73,8 @@ def test_a_dead_holder_needs_no_cleaning_up(folder: SessionFolder, fatal: signal
 
 
 def test_children_of_a_dead_holder_do_not_keep_the_session(folder: SessionFolder) -> None:
-    more = "import os, subprocess\nif os.fork() == 0:\n    time.sleep(30)\n    os._exit(0)\nsubprocess.Popen(['sleep', '30'])\n"
-    process = holder_process(folder, more)
+    forked = "import os, subprocess\nif os.fork() == 0:\n    time.sleep(3)\n    os._exit(0)\n"
+    process = holder_process(folder, forked + "subprocess.Popen(['sleep', '3'])\n")
     process.kill()
     process.wait()
     with SessionLock.acquire(folder):
@@ -180,7 +180,7 @@ def test_a_file_system_without_locks_is_named(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(fcntl, "flock", refused)
-    with pytest.raises(SessionError, match="refuses locks .* Set AMPTUI_HOME to a folder on a local disk"):
+    with pytest.raises(SessionError, match=r"refuses locks .* Set AMPTUI_HOME to a folder on a local disk"):
         SessionLock.acquire(folder)
 
 
@@ -192,12 +192,12 @@ def test_a_process_number_used_again_is_not_the_holder() -> None:
 
 
 def test_no_descriptor_is_left_open(folder: SessionFolder) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(20):
         with SessionLock.acquire(folder), pytest.raises(SessionBusy):
             raise_busy(folder)
         lock_holder(folder)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def raise_busy(folder: SessionFolder) -> None:

@@ -79,15 +79,15 @@ def test_last_falls_back_to_the_newest_name_if_the_remembered_one_is_gone(home: 
 
 
 def test_what_is_not_found_is_told_with_candidates(home: Path) -> None:
-    with pytest.raises(SessionNotFound, match="no session 'x' in .*home. It is empty"):
+    with pytest.raises(SessionNotFound, match=r"no session 'x' in .*home. It is empty"):
         paths.find_session("x")
     with pytest.raises(SessionNotFound, match="there is no session in"):
         paths.find_session("last")
     session(home, "20260101-000000-digits-0001")
     session(home, "20260101-000000-digits-0002")
-    with pytest.raises(SessionNotFound, match="begins 2 sessions: .*0001, .*0002. Write more of the id"):
+    with pytest.raises(SessionNotFound, match=r"begins 2 sessions: .*0001, .*0002. Write more of the id"):
         paths.find_session("2026")
-    with pytest.raises(SessionNotFound, match="Did you mean .*digits-0001"):
+    with pytest.raises(SessionNotFound, match=r"Did you mean .*digits-0001"):
         paths.find_session("digits")
     with pytest.raises(SessionNotFound, match="no session '' in"):
         paths.find_session("")
