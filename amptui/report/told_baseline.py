@@ -122,7 +122,7 @@ def tell_criteria(page: Page, event: CriteriaLocked) -> None:
 def _widths(page: Page, proposals: Sequence[Proposal]) -> tuple[int, int]:
     names = max((cells(name(p.name)) for p in proposals), default=0)
     values = max((cells(figure(p.value)) for p in proposals), default=0)
-    return min(names, page.width // 3), min(values, page.width // 5)
+    return min(names, page.width // (3 if page.width >= _WIDE else 2)), min(values, page.width // 5)
 
 
 def _tell_criterion(page: Page, proposal: Proposal, widths: tuple[int, int]) -> None:

@@ -230,4 +230,5 @@ def _tell_retained(page: Page, state: SessionState) -> None:
     if not kept:
         return
     total = sum(case.bytes for case in kept)
-    page.field("retained", f"{counted(len(kept), 'failing iteration')}, {size(total)}: {listed([c.id for c in kept])}")
+    names = listed([case.id for case in kept])
+    page.field("retained", f"{counted(len(kept), 'failing iteration')}, {size(total)}, in the session: {names}")

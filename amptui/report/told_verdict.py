@@ -59,9 +59,6 @@ def _sentence(event: VerdictReached) -> str:
 
 # Rows.
 
-#: What a row's measured figure is, where it is not the trial's own.
-_MEASURED: dict[Criterion, str] = {"difference": "beyond rtol by", "quality": "drop", "progress": "above by"}
-
 
 def _tell_rows(page: Page, rows: tuple[Row, ...]) -> None:
     """One line per criterion; below it every row that failed or only tells."""
