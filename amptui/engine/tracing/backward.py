@@ -29,6 +29,11 @@ _current_node = _private("_current_autograd_node")
 _sequence = _private("_autograd._get_sequence_nr")
 
 
+def available() -> bool:
+    """Whether this torch tells which node runs and which was made last; without that op level is not possible."""
+    return _current_node is not None and _sequence is not None
+
+
 def current_node() -> Any:
     """The autograd node that is being evaluated in this thread, or None outside of backward."""
     return _current_node() if _current_node is not None else None

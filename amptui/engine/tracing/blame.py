@@ -90,17 +90,21 @@ class Blame:
 
     def vanished(self, gradients: Mapping[str, Tensor | None]) -> tuple[Origin, ...]:
         """For gradients that are zero everywhere: the first ops that rounded all of a gradient to zero."""
-        names: dict[int, list[str]] = {}
+        flushes = self._tape.flushes
+        firsts: dict[object, int] = {}
+        names: dict[object, list[str]] = {}
         for name, tensor in gradients.items():
             if tensor is None or extent(tensor) != (0.0, 0.0):
                 continue
             mark = self._tape.zeros.get(tensor)
-            ids = [i for i in mark.ids if self._tape.flushes[i].place.phase == "backward"] if mark is not None else []
+            ids = [i for i in mark.ids if flushes[i].place.phase == "backward"] if mark is not None else []
             if ids:
-                names.setdefault(min(ids), []).append(name)
+                site = flushes[min(ids)].place.site
+                firsts[site] = min(*ids, firsts.get(site, ids[0]))
+                names.setdefault(site, []).append(name)
         return tuple(
-            replace(origin_of_flush(self._tape.flushes[i]), reaches=tuple(reached))
-            for i, reached in sorted(names.items())
+            replace(origin_of_flush(flushes[i]), reaches=tuple(names[site]))
+            for site, i in sorted(firsts.items(), key=lambda item: item[1])
         )
 
     def sites(self) -> frozenset[Site]:

@@ -14,14 +14,16 @@ from torch.overrides import TorchFunctionMode
 
 
 class TorchCalls(TorchFunctionMode):
-    """Remembers the newest call of torch's Python interface in one thread."""
+    """Remembers the call of torch's Python interface that one thread is in."""
 
     def __init__(self, device: str) -> None:
         super().__init__()
         self._device = device
-        #: Name of the function or tensor method, such as `linear` or `masked_fill`; None before the first.
+        #: Name of the function or tensor method, such as `linear` or `masked_fill`; None between calls.
         self.name: str | None = None
-        #: dtype of the autocast that the call was made under, or None.
+        #: Name of the last call that raised.
+        self.failed: str | None = None
+        #: dtype of the autocast that the newest call was made under, or None.
         self.autocast: str | None = None
         #: Whether any call so far was made under autocast.
         self.autocast_seen = False
@@ -32,7 +34,13 @@ class TorchCalls(TorchFunctionMode):
         self.name = getattr(func, "__name__", None)
         self.autocast = autocast_dtype(self._device)
         self.autocast_seen = self.autocast_seen or self.autocast is not None
-        return func(*args, **(kwargs or {}))
+        try:
+            return func(*args, **(kwargs or {}))
+        except Exception:
+            self.failed = self.name
+            raise
+        finally:
+            self.name = None
 
 
 def autocast_dtype(device: str) -> str | None:

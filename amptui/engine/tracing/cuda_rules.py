@@ -21,7 +21,7 @@ FLOAT32_ON_CUDA_ONLY = frozenset({
 HALF_ON_CUDA_ONLY = frozenset({"mv", "addmv", "addr"})
 #: CPU runs these in float32, CUDA in the dtype of the inputs.
 FLOAT32_ON_CPU_ONLY = frozenset({
-    "_ctc_loss", "_fft_r2c", "_fft_c2r", "_fft_c2c", "linalg_inv_ex", "linalg_cholesky_ex", "linalg_qr",
+    "_fft_r2c", "_fft_c2r", "_fft_c2c", "linalg_inv_ex", "linalg_cholesky_ex", "linalg_qr",
     "linalg_lstsq", "grid_sampler_2d", "grid_sampler_3d", "avg_pool3d",
 })  # fmt: skip
 _HALF = ("float16", "bfloat16")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import Tensor, nn
 
+from amptui.engine.tracing.backward import available
 from amptui.engine.tracing.blame import Blame, Site
 from amptui.engine.tracing.errors import ErrorPlace, locate_error
 from amptui.engine.tracing.module_level import ModuleTracer, origins_by_name
@@ -38,6 +39,8 @@ class Trace:
     notes: tuple[str, ...]
     #: Number of ops seen; 0 above op level.
     ops: int
+    #: The user function that code outside of all modules belongs to.
+    outside: str
     _tracer: Tracer | ModuleTracer | None
 
     def blame(
@@ -55,10 +58,10 @@ class Trace:
         results = results_by_name(loss, outputs, gradients)
         if isinstance(self._tracer, Tracer):
             found = self._tracer.blame(accepted).origins(results)
-            return found or origins_by_name(results)
+            return found or origins_by_name(results, outside=self.outside)
         if isinstance(self._tracer, ModuleTracer):
             return self._tracer.origins(results)
-        return origins_by_name(results)
+        return origins_by_name(results, outside=self.outside)
 
     def healed(
         self,
@@ -107,6 +110,9 @@ def trace(
     notes: list[str] = []
     result: Trace | None = None
     for level in levels:
+        if level == "op" and not available():
+            notes.append("not at op level: this torch does not tell which autograd node is running")
+            continue
         result = _trace_at(level, run, modules, inputs, outside, device, tuple(notes))
         refused = level == "op" and result.error is not None and _is_refusal(result.error)
         shows = not refused and (reproduced is None or reproduced(result.value, result.error))
@@ -116,9 +122,7 @@ def trace(
         reason = refusal[0] if refused else "the failure did not show"
         notes.append(f"not at {level} level: {reason}")
     assert result is not None
-    return Trace(
-        result.level, result.value, result.error, result.error_place, False, tuple(notes), result.ops, result._tracer
-    )
+    return replace(result, reproduced=False, notes=tuple(notes))
 
 
 def _trace_at(
@@ -151,7 +155,7 @@ def _trace_at(
         else:
             place = locate_error(raised, dict(modules) if isinstance(modules, Mapping) else modules, outside=outside)
     ops = tracer.ops if isinstance(tracer, Tracer) else 0
-    return Trace(level, value, error, place, True, notes, ops, tracer)
+    return Trace(level, value, error, place, True, notes, ops, outside, tracer)
 
 
 def _is_refusal(error: BaseException) -> bool:

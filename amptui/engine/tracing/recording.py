@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from amptui.engine.tracing.backward import ForwardIndex, ForwardOp, current_node, is_custom, newest_sequence, node_stem
+from amptui.engine.tracing.backward import ForwardIndex, ForwardOp, current_node, newest_sequence, node_stem
 from amptui.engine.tracing.calls import TorchCalls, autocast_dtype
 from amptui.engine.tracing.modules import ModuleStack
 from amptui.engine.tracing.schema import OpFacts, learn, shown_name
@@ -42,6 +42,8 @@ class Recording:
     device: str = "cpu"
     tape: Tape = field(default_factory=Tape)
     index: ForwardIndex = field(default_factory=ForwardIndex)
+    #: The newest op of a forward that backward repeated.
+    repeated: ForwardOp | None = None
     #: In the order of raising; user code may have caught some.
     failures: list[Failure] = field(default_factory=list)
     _op_facts: dict[OpOverload, OpFacts] = field(default_factory=dict)
@@ -68,8 +70,11 @@ class Recording:
             self.index.modules[line] = module
         elif module is None:
             module = self.index.modules.get(line)
+        op = ForwardOp(facts.aten, facts.name, module, line)
+        if current_node() is not None:
+            self.repeated = op
         if is_new:
-            self.index.note(sequence, ForwardOp(facts.aten, facts.name, module, line))
+            self.index.note(sequence, op)
 
     def place(self, facts: OpFacts, calls: TorchCalls) -> Place:
         """Where the op that is being dispatched in the thread of `calls` belongs."""
@@ -103,8 +108,11 @@ class Recording:
         module = forward.module if forward is not None else None
         line = forward.line if forward is not None else None
         op = forward.name if forward is not None else shown_name(node_stem(node.name()).lower())
-        if is_custom(node) and frame is not None:  # the user's own `backward`: its op, its line
+        if frame is not None:  # the user's own `backward`, or a gradient hook: its op, its line
             op, line = facts.name, line_of(frame)
+        elif forward is None and self.stack.current() is not None:  # a gradient taken inside a module's forward
+            module, frame = self.stack.current(), user_frame(sys._getframe(1))
+            line = line_of(frame) if frame is not None else None
         return Place(
             phase="backward",
             module=self.outside if module is None else module,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -74,14 +75,22 @@ class Tracer:
 
     def locate(self, error: BaseException) -> ErrorPlace:
         """Where an exception that left the context came from."""
-        return locate_error(
+        place = locate_error(
             error,
             self._paths,
             failures=self._recording.failures,
-            api=self._calls.name,
+            api=self._calls.failed,
             autocast_seen=self.autocast_seen,
             outside=self._recording.outside,
         )
+        repeated = self._recording.repeated
+        if place.problem == "recompute_without_autocast" and not place.traced and repeated is not None:
+            # torch compares what was saved after the repetition: the traceback ends in its own code.
+            line = str(repeated.line) if repeated.line is not None else place.line
+            source = repeated.line.text if repeated.line is not None else place.source
+            module = repeated.module if repeated.module is not None else place.module
+            place = replace(place, phase="forward", module=module, op=None, line=line, source=source, recomputed=True)
+        return place
 
     @property
     def ops(self) -> int:

@@ -140,6 +140,19 @@ class Recomputed(nn.Module):
         return Repeat.apply(self.block, h)
 
 
+class OtherContext(Inner):
+    """torch's checkpointing, told to repeat the block without autocast: what it saves then has another dtype."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        return checkpoint(self.inside, h.float(), use_reentrant=False, context_fn=self.contexts)
+
+    def inside(self, h: Tensor) -> Tensor:
+        return self.fc(h).square()  # <- other_context
+
+    def contexts(self):
+        return contextlib.nullcontext(), torch.autocast("cpu", enabled=False)
+
+
 class Checkpointed(Constant):
     def forward(self, h: Tensor) -> Tensor:
         return checkpoint(super().forward, h, use_reentrant=False)
@@ -159,6 +172,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], str, str, str | None, str, str]]
     "custom": (Custom, "backward", "inner", "mm", "custom", "custom_function"),
     "recomputed": (Recomputed, "forward", "inner.block.fc", "addmm", "repeated", "recompute_without_autocast"),
     "unsupported": (Unsupported, "forward", "inner", "linalg_lu_factor_ex", "unsupported", "unsupported_op"),
+    "other context": (OtherContext, "forward", "inner.fc", None, "other_context", "recompute_without_autocast"),
     "checkpointed": (Checkpointed, "forward", "inner", "masked_fill", "constant", "constant_out_of_range"),
 }
 

@@ -148,6 +148,15 @@ def test_higher_order_op() -> None:
     assert found.level in ("op", "module")
 
 
+def test_torch_without_the_private_functions_gets_module_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    from amptui.engine.tracing import backward
+
+    monkeypatch.setattr(backward, "_sequence", None)
+    found = traced(Outer(burst))
+    assert (found.level, found.reproduced) == ("module", True)
+    assert "op level" in found.notes[0]
+
+
 def test_a_failure_that_never_shows_again_is_not_called_reproduced() -> None:
     found = traced(Outer(torch.relu))
     assert not found.reproduced

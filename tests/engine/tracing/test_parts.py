@@ -175,7 +175,6 @@ RULED = {
     "_pdist_forward": "pdist",
     "norm": "norm.Scalar",
     "pow": "pow.Tensor_Scalar",
-    "_ctc_loss": "ctc_loss.Tensor",
     "_fft_r2c": "fft_rfft",
     "_fft_c2r": "fft_irfft",
     "_fft_c2c": "fft_fft",

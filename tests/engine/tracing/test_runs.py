@@ -204,6 +204,50 @@ def test_gradient_penalty_with_create_graph(line_at: Callable[[str], str]) -> No
     assert (first.phase, first.op, first.module, first.line) == ("backward", "sqrt", "loss", line_at("penalty"))
 
 
+def test_gradient_hook_of_the_user_has_its_own_line(line_at: Callable[[str], str]) -> None:
+    class Hooked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.fc(x)
+            h.register_hook(self.normalised)
+            return h
+
+        def normalised(self, gradient: Tensor) -> Tensor:
+            return gradient / (gradient - gradient).norm()  # <- hook
+
+    model = Hooked()
+
+    def run() -> Tensor:
+        loss = model(torch.ones(2, 4)).mean()
+        loss.backward()
+        return loss
+
+    found = trace(run, modules=model)
+    [first] = found.blame(loss=found.value, gradients={n: p.grad for n, p in model.named_parameters()})
+    assert (first.phase, first.op, first.line) == ("backward", "div", line_at("hook"))
+
+
+def test_per_sample_gradients_inside_a_module(line_at: Callable[[str], str]) -> None:
+    class PerSample(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 1)
+
+        def root(self, x: Tensor) -> Tensor:
+            return (self.fc(x) - self.fc(x)).sqrt().sum()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.func.vmap(torch.func.grad(self.root))(x)  # <- per_sample
+
+    model = PerSample()
+    found = trace(lambda: model(torch.ones(2, 4)).mean(), modules=model)
+    first = found.blame(loss=found.value)[0]
+    assert (first.op, first.module, first.line) == ("sqrt", "", line_at("per_sample"))
+
+
 def test_what_is_made_before_the_run_and_is_nowhere_registered_is_a_constant() -> None:
     table = torch.tensor([1.0, math.nan])
     model = nn.Linear(4, 2)
