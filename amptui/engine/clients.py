@@ -81,6 +81,7 @@ class Clients:
             greeting = None
         if not isinstance(greeting, Attach):
             turn_away(connection, "no greeting came")
+            connection.close()
             return
         with self._lock:
             holder, holder_pid = self._attached, self._attached_pid
@@ -88,6 +89,7 @@ class Clients:
                 self._attached = self._attached_pid = None
         if holder is not None and not greeting.take_over:
             turn_away(connection, f"process {holder_pid} is attached to this engine", holder_pid)
+            connection.close()
             return
         if holder is not None:
             self._outbox.turn_out(holder, f"process {greeting.pid} took over", greeting.pid)
@@ -100,6 +102,7 @@ class Clients:
                 self._attached, self._attached_pid = connection, pid
         if other is not None:  # two came at the same moment
             turn_away(connection, f"process {other_pid} is attached to this engine", other_pid)
+            connection.close()
             return
         self._inbox.client_came()
         self._outbox.attach(connection)
@@ -115,6 +118,8 @@ class Clients:
             with suppress(ChannelError):
                 self._outbox.turn_out(connection, f"not understood: {error}", None)
             self.left(connection)
+        finally:
+            connection.close()
 
 
 def _command(line: bytes) -> Command:

@@ -21,13 +21,14 @@ from typing import Literal
 
 from amptui.engine.descriptors import moved_out_of_reach
 from amptui.protocol.events import OutputCaptured
+from amptui.session.errors import SessionError
 
 Stream = Literal["stdout", "stderr"]
 
 #: The log keeps the last 4 to 8 MiB, in two files of this size.
 LOG_BYTES = 4 * 2**20
 #: Text of one event; what is printed faster than an event a quarter second is left out of the events, not of the log.
-EVENT_CHARACTERS = 16_384
+EVENT_CHARACTERS = 4096
 _EVERY_S = 0.25
 _CHUNK = 2**16
 
@@ -77,7 +78,9 @@ class Output:
                 due = None
                 for tail in self._tails.values():
                     for event in tail.events(final=stopping):
-                        self._tell(event)
+                        # A store that fails is told by whoever sends next; to stop reading would block who prints.
+                        with suppress(SessionError):
+                            self._tell(event)
             if stopping:
                 return
 

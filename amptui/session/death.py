@@ -52,6 +52,9 @@ def explain(trace: Trace) -> tuple[str, str]:
     """`how` and `words` of an `EngineDeath`."""
     at = _place(trace.fault, trace.own_code)
     if trace.status is None:
+        crashed = next(iter(crash_lines(trace.fault)), "").partition(": ")[2]
+        if crashed:
+            return "gone", f"The engine crashed ({crashed}){at}."
         return "gone", "The engine is gone. How it ended is not known, because another process had started it."
     if trace.status < 0:
         return _by_signal(-trace.status, at, trace.oom_kills)

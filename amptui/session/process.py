@@ -59,7 +59,10 @@ class Detached(SessionError):
 
 
 class EngineProcess:
-    """One engine, started by this process or attached to. Not for several threads at once."""
+    """One engine, started by this process or attached to.
+
+    One thread may `receive` while another one calls `send`; `stop` and `close` are for when nobody receives any more.
+    """
 
     def __init__(self, folder: SessionFolder, pid: int, connection: Connection, mark: str) -> None:
         self.folder = folder

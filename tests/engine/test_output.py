@@ -12,6 +12,7 @@ import pytest
 from amptui.engine import output as outputs
 from amptui.engine.output import EVENT_CHARACTERS, Output, OutputLog
 from amptui.protocol.events import OutputCaptured
+from amptui.session.errors import StoreError
 
 
 class Capture:
@@ -79,6 +80,19 @@ def test_a_flood_is_coalesced_and_says_what_it_left_out(capture: Capture) -> Non
     assert max(len(event.text) for event in capture.told) <= EVENT_CHARACTERS + 100
     assert capture.text().endswith("000199")
     assert "characters left out here" in capture.text()
+
+
+def test_a_store_that_fails_does_not_stop_the_reading(capture: Capture, tmp_path: Path) -> None:
+    def fails(_event: OutputCaptured) -> None:
+        raise StoreError("the disk is full")
+
+    capture.output._tell = fails
+    for _ in range(10):
+        os.write(capture.out, b"z" * 50_000)  # more than a pipe holds: who prints would wait for ever
+        time.sleep(0.05)
+    capture.output.stop()
+
+    assert (tmp_path / "output.log").stat().st_size == 500_000
 
 
 def test_a_pipe_that_a_child_keeps_filling_does_not_keep_it_from_ending(capture: Capture) -> None:

@@ -35,6 +35,7 @@ Extension modules: torch._C (total: 1)
         (Trace(status=3), "exit code 3", "os._exit(3)"),
         (Trace(status=70, failure="the disk is full"), "exit code 70", "an error and ended: the disk is full"),
         (Trace(status=None), "gone", "not known"),
+        (Trace(status=None, fault=FAULT, own_code=["/amptui"]), "gone", "(Segmentation fault), at /users/train.py:12"),
     ],
 )
 def test_every_end_has_its_words(trace: Trace, how: str, said: str) -> None:
