@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from amptui.text import display_width
 from amptui.ui.raster.axis import Axis, Scale, axis, ticks
 from amptui.ui.raster.canvas import Canvas
 from amptui.ui.raster.columns import MINUS_INF, NAN, NON_FINITE, PLUS_INF, Column, Source, columns
+from amptui.ui.raster.extents import extents, left_out
 from amptui.ui.raster.glyphs import UNICODE, Glyphs
 from amptui.ui.raster.line import Line, Role, Span, blank, fit, runs
 
@@ -43,13 +43,6 @@ class Limit:
 
     value: float
     label: str = ""
-
-
-class Extent(NamedTuple):
-    """The dots of one column that a trace covers: rows from `top` to `bottom`, both included."""
-
-    top: int
-    bottom: int
 
 
 @dataclass(frozen=True)
@@ -179,9 +172,9 @@ class _Frame:
 
     def trace(self, trace: Trace, trace_columns: Sequence[Column], used: Axis) -> None:
         canvas = Canvas(self.width, self.height, self.glyphs)
-        extents = _extents(trace_columns, used, canvas.rows, held=trace.held)
-        for column, extent in enumerate(extents):
-            if extent and not (trace.dashed and _left_out(column, extents, canvas.dots_across)):
+        covered = extents(trace_columns, used, canvas.rows, held=trace.held)
+        for column, extent in enumerate(covered):
+            if extent and not (trace.dashed and left_out(column, covered, canvas.dots_across)):
                 canvas.draw(column, extent.top, extent.bottom)
         for row, cell, character in canvas.drawn():
             self.put(row, cell, character, trace.role)
@@ -209,20 +202,6 @@ class _Frame:
         return min(self.height - 1, int((1 - share) * self.height))
 
 
-def _left_out(column: int, extents: Sequence[Extent | None], dots_across: int) -> bool:
-    """The gaps of a dashed line: every other cell, but never where it goes beyond what is drawn on either side."""
-    offset = column % (2 * dots_across)
-    extent = extents[column]
-    if offset < dots_across or extent is None:
-        return False
-    before = extents[column - offset + dots_across - 1]
-    after = column - offset + 2 * dots_across
-    sides = [side for side in (before, extents[after] if after < len(extents) else None) if side]
-    if before is None:
-        return False
-    return min(side.top for side in sides) <= extent.top and extent.bottom <= max(side.bottom for side in sides)
-
-
 def _inside(value: float, used: Axis) -> bool:
     exact = 1e-9
     place = used.fraction(value)
@@ -232,67 +211,6 @@ def _inside(value: float, used: Axis) -> bool:
     end = used.low if place <= exact else used.high
     own = value if used.scale == "linear" else (math.log2(value) if used.scale == "log2" else math.log10(value))
     return math.isclose(own, end, rel_tol=1e-9, abs_tol=1e-300)
-
-
-def _extents(trace_columns: Sequence[Column], used: Axis, dot_rows: int, *, held: bool) -> list[Extent | None]:
-    """The dots of every column: its own values, joined to its neighbours, over columns between values too.
-
-    Nothing is joined across a value that is not finite or a gap: a line that broke off must look broken.
-    """
-    own = [_own_extent(column, used, dot_rows) for column in trace_columns]
-    result = list(own)
-    before: int | None = None
-    for index, (extent, column) in enumerate(zip(own, trace_columns, strict=True)):
-        if column.lost:
-            before = None
-        elif extent is not None:
-            if before is not None:
-                _join(result, before, index, held=held)
-            before = index
-    return result
-
-
-def _own_extent(column: Column, used: Axis, dot_rows: int) -> Extent | None:
-    low, high, _ = column
-    if low > high:
-        return None
-    top = _dot(high, used, dot_rows)
-    return Extent(top, top if low == high else _dot(low, used, dot_rows))
-
-
-def _dot(value: float, used: Axis, dot_rows: int) -> int:
-    return round((1.0 - used.fraction(value)) * (dot_rows - 1))
-
-
-def _join(extents: list[Extent | None], left: int, right: int, *, held: bool) -> None:
-    """Join column `left` to column `right` where both have values and none lies between."""
-    start, goal = extents[left], extents[right]
-    assert start is not None
-    assert goal is not None
-    # From the edge of one to the nearest edge of the other; where they overlap, straight on.
-    leave = min(max(goal.bottom, start.top), start.bottom) if goal.bottom <= start.bottom else start.bottom
-    enter = min(max(leave, goal.top), goal.bottom)
-    distance = right - left
-    place = leave
-    for column in range(left + 1, right):
-        following = leave if held else leave + round((enter - leave) * (column - left) / distance)
-        extents[column] = _bridge(following, place)
-        place = following
-    if held:
-        extents[right] = Extent(min(goal.top, place), max(goal.bottom, place))
-    elif place < goal.top - 1:
-        extents[right] = Extent(place + 1, goal.bottom)
-    elif place > goal.bottom + 1:
-        extents[right] = Extent(goal.top, place - 1)
-
-
-def _bridge(place: int, before: int) -> Extent:
-    """One dot at `place`, lengthened towards the dot `before` in the column to the left so that they touch."""
-    if place > before + 1:
-        return Extent(before + 1, place)
-    if place < before - 1:
-        return Extent(place, before - 1)
-    return Extent(place, place)
 
 
 def _with_axis(lines: list[Line], labels: Mapping[int, str], gutter: int, glyphs: Glyphs) -> list[Line]:
