@@ -149,8 +149,10 @@ def _container(found: Sightings, visit: _Visit, prefix: str, reader: NumberReade
         scaler = scaler_at(place, visit.key, node, reader.number)
         if scaler is not None:
             found.scalers.append(scaler)
+            if scaler.kind in ("GradScaler", "GradScaler object", "Megatron"):
+                role = role or "other"
     if mapping is not None:
-        role = _mapping(found, visit, mapping, place, reader)
+        role = _mapping(found, visit, mapping, place, reader) or role
     if isinstance(node, list | tuple) and node and isinstance(visit.key, str) and _SCHEDULER_NAME.search(visit.key):
         found.schedulers.append(place)
     _named_parts(found, visit, place)

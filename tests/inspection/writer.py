@@ -80,6 +80,7 @@ class Pickle:
     out: list[bytes] = field(default_factory=list)
     storages: list[T] = field(default_factory=list)
     protocol: int = 2
+    legacy: bool = False
 
     def dumps(self, value: object) -> bytes:
         self.out.append(b"\x80" + bytes([self.protocol]))
@@ -142,7 +143,7 @@ class Pickle:
         self.put(str(len(self.storages)))
         self.put(tensor.device)
         self.put(tensor.numel)
-        self.out.append(b"tQK\0")
+        self.out.append(b"NtQK\0" if self.legacy else b"tQK\0")  # the old format has view metadata
         self.put(tensor.shape)
         self.put(strides(tensor.shape))
         self.out.append(b"\x89ccollections\nOrderedDict\n)RtR")
@@ -210,7 +211,7 @@ def torch_zip_bytes(root: object, *, name: str = "archive", checksums: bool = Tr
 
 def legacy_bytes(root: object) -> bytes:
     """What `torch.save(root, _use_new_zipfile_serialization=False)` writes."""
-    pickle = Pickle()
+    pickle = Pickle(legacy=True)
     described = pickle.dumps(root)
     keys = [str(key) for key in range(len(pickle.storages))]
     system = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}

@@ -41,9 +41,10 @@ def precision_of(sightings: Sightings, tensors: Sequence[TensorFact]) -> Precisi
     fp16: list[str] = []
     bf16: list[str] = []
     off: list[str] = []
-    for place, key, value in sightings.settings:
-        said = _setting(key, value)
-        if said is not None:
+    said_by = [(place, key, _setting(key, value)) for place, key, value in sightings.settings]
+    in_bfloat16 = {place for place, key, said in said_by if said == "bf16" and key == "amp_dtype"}
+    for place, key, said in said_by:
+        if said is not None and not (said == "fp16" and place in in_bfloat16):
             words = f"{place}.{key}" if place and not place.endswith(": ") else f"{place}{key}"
             {"fp16": fp16, "bf16": bf16, "off": off}[said].append(f"{words} says so")
     dtypes = {tensor.dtype for tensor in tensors if tensor.role == "parameters"}
