@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from amptui.text import display_width
+from amptui.text import display_width, safe_text
 from amptui.ui.raster.axis import Axis, Scale, axis, ticks
 from amptui.ui.raster.canvas import Canvas
 from amptui.ui.raster.columns import MINUS_INF, NAN, NON_FINITE, PLUS_INF, Column, Source, columns
@@ -96,6 +96,8 @@ def raster(
         frame.trace(trace, trace_columns, used)
     for trace, trace_columns in zip(reversed(series), reversed(data), strict=True):
         frame.marks(trace_columns, used, trace)
+    for limit in limits:
+        frame.limit_label(limit, used)
     lines = _with_axis(frame.lines(), labels, width - canvas_width, glyphs)
     if with_steps:
         lines.append(_step_line(first, last, width - canvas_width, canvas_width))
@@ -152,23 +154,35 @@ class _Frame:
 
     def write(self, text: str, row: int, cell: int, role: Role) -> None:
         """`text` from `cell` on, as far as it is made of single-cell characters and fits."""
-        for character in fit(text, max(0, self.width - cell), glyphs=self.glyphs).rstrip():
+        for character in fit(text, max(0, self.width - cell), glyphs=self.glyphs):
             if display_width(character) != 1 or cell >= self.width:
                 return
             self.put(row, cell, character, role)
             cell += 1
 
     def limit(self, limit: Limit, used: Axis) -> None:
-        if not math.isfinite(limit.value) or not used.shows(limit.value) or self.width == 0:
+        row = self._limit_row(limit, used)
+        if row is None:
             return
-        if not _inside(limit.value, used):
-            return
-        row = self._row(limit.value, used)
         for cell in range(self.width):
             self.put(row, cell, self.glyphs.limit, "dim")
-        if limit.label:
-            room = min(display_width(limit.label) + 1, self.width // 2)
-            self.write(f" {fit(limit.label, room - 1, glyphs=self.glyphs)}", row, self.width - room, "dim")
+
+    def limit_label(self, limit: Limit, used: Axis) -> None:
+        """The word of `limit` at the right end of its line, or the left one, where no curve is in the way."""
+        row = self._limit_row(limit, used)
+        text = fit(limit.label, min(display_width(safe_text(limit.label)), self.width // 2), glyphs=self.glyphs)
+        room = display_width(text) + 1
+        if row is None or not text:
+            return
+        for start, padded in ((self.width - room, f" {text}"), (0, f"{text} ")):
+            under = self.characters[row][start : start + room]
+            if all(character in (" ", self.glyphs.limit) for character in under):
+                self.write(padded, row, start, "dim")
+                return
+
+    def _limit_row(self, limit: Limit, used: Axis) -> int | None:
+        seen = math.isfinite(limit.value) and used.shows(limit.value) and _inside(limit.value, used)
+        return self._row(limit.value, used) if seen and self.height else None
 
     def trace(self, trace: Trace, trace_columns: Sequence[Column], used: Axis) -> None:
         canvas = Canvas(self.width, self.height, self.glyphs)

@@ -191,6 +191,14 @@ def test_a_limit_is_drawn_behind_the_curve_with_its_word() -> None:
     assert ruled.endswith(" clip 1.0")
 
 
+def test_the_word_of_a_limit_gives_way_to_the_curve() -> None:
+    at_the_right = cells(plot([4.0, 4.0, 1.0, 1.0], height=6, limits=(Limit(1.0, "clip 1.0"),)))
+    ruled = next(row for row in at_the_right if "clip" in row)
+    assert ruled.startswith("clip 1.0 ")
+    everywhere = cells(plot([1.0, 4.0, 1.0], height=6, limits=(Limit(1.0, "clip 1.0"),)))
+    assert not any("clip" in row or "lip" in row for row in everywhere)
+
+
 def test_a_limit_far_away_does_not_flatten_the_curve() -> None:
     near = plot([1.0, 2.0], limits=(Limit(1e6, "far"),))
     assert near.axis == plot([1.0, 2.0]).axis
