@@ -122,12 +122,16 @@ def _near(path: str, by_path: Mapping[str, nn.Module]) -> str:
 # The search
 
 
-class Place(Protocol):
-    """What the search reads of an origin."""
+class Culprit(Protocol):
+    """What the search reads of an origin (`tracing.Origin`)."""
 
     @property
     def module(self) -> str:
         """Dotted path, or the name of a user function."""
+
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """For a user function: the modules whose results flow into the place."""
 
     @property
     def is_source(self) -> bool:
@@ -148,17 +152,17 @@ class RegionSearch:
 
 
 def find_regions(
-    replay: Callable[[tuple[str, ...]], Sequence[Place]],
+    replay: Callable[[tuple[str, ...]], Sequence[Culprit]],
     modules: nn.Module | Mapping[str, nn.Module],
     *,
     limit: int = 12,
 ) -> RegionSearch:
     """The regions that make a failing iteration finite, led by its origins: k faults take k + 1 replays.
 
-    `replay(regions)` repeats the iteration with these regions in FP32 and returns its origins, earliest first; none
-    means that it was finite. Each round the module of the first origin becomes a region; where a region itself still
-    fails, its parent takes its place. Code outside of all modules, and values that were bad from the start, no region
-    can mend.
+    `replay(regions)` repeats the iteration with these regions in FP32, at a loss scale that fits, and returns its
+    origins, earliest first; none means that it was finite. Each round the module of the first origin becomes a
+    region; where a region itself still fails, its parent takes its place. For a fault in the loss function the modules
+    that feed it become regions: what they give is then float32. Values that were bad from the start no region can mend.
     """
     known = ModulePaths(modules).by_path()
     regions: tuple[str, ...] = ()
@@ -166,27 +170,32 @@ def find_regions(
         origins = replay(regions)
         if not origins:
             return RegionSearch(regions=regions, solved=True, replays=replays)
-        first = origins[0]
-        if first.is_source:
-            return RegionSearch(
-                regions=regions, solved=False, replays=replays, reason="a value was bad before any op ran"
-            )
-        if first.module not in known:
-            reason = f"the fault is in the code of {first.module!r}, outside of all modules: cast there with .float()"
-            return RegionSearch(regions=regions, solved=False, replays=replays, reason=reason)
-        wider = _widened(first.module, regions)
-        if wider is None:
-            reason = "the whole model in FP32 fails as well"
-            return RegionSearch(regions=regions, solved=False, replays=replays, reason=reason)
-        regions = outermost((*regions, wider))
+        try:
+            regions = _with(origins[0], regions, known)
+        except RegionError as reason:
+            return RegionSearch(regions=regions, solved=False, replays=replays, reason=str(reason))
     return RegionSearch(regions=regions, solved=False, replays=limit, reason=f"not finite after {limit} replays")
 
 
-def _widened(module: str, regions: tuple[str, ...]) -> str | None:
-    """The module, or the parent of the region that it already lies in; None above the root."""
+def _with(culprit: Culprit, regions: tuple[str, ...], known: Mapping[str, nn.Module]) -> tuple[str, ...]:
+    """The regions and what mends this culprit."""
+    if culprit.is_source:
+        raise RegionError("a value was bad before any op ran")
+    if culprit.module in known:
+        return outermost((*regions, _widened(culprit.module, regions)))
+    feeding = [path for path in culprit.upstream if not any(is_inside(path, region) for region in regions)]
+    if not feeding:
+        raise RegionError(
+            f"the fault is in the code of {culprit.module!r}, outside of all modules: cast there with `.float()`"
+        )
+    return outermost((*regions, *feeding))
+
+
+def _widened(module: str, regions: tuple[str, ...]) -> str:
+    """The module, or the parent of the region that it already lies in."""
     inside = next((region for region in regions if is_inside(module, region)), None)
     if inside is None:
         return module
     if inside == "":
-        return None
+        raise RegionError("the whole model in FP32 fails as well")
     return inside.rpartition(".")[0]

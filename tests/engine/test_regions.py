@@ -181,20 +181,37 @@ def test_search_ends_where_no_region_helps() -> None:
     assert "before any op" in found.reason
 
 
-def test_search_says_so_when_the_loss_is_at_fault() -> None:
-    model = nn.Sequential(nn.Linear(4, 4))
-
+def replay_of_loss(model: nn.Module, loss):
     def replay(regions: tuple[str, ...]) -> Sequence[Origin]:
         def run() -> Tensor:
             with torch.autocast("cpu", HALF):
-                return (model(torch.ones(1, 4)).half() * 0 + 300).square().square().mean()
+                return loss(model(torch.ones(1, 4)))
 
         with fp32_regions(model, regions):
             found = trace(run, modules=model)
         return found.blame(loss=found.value)
 
-    found = find_regions(replay, model)
-    assert (found.solved, found.replays) == (False, 1)
+    return replay
+
+
+def test_fault_in_the_loss_is_mended_by_what_feeds_it() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+
+    def loss(out: Tensor) -> Tensor:
+        return (out * 0 + 300).square().mean()
+
+    found = find_regions(replay_of_loss(model, loss), model)
+    assert (found.solved, found.regions, found.replays) == (True, ("2",), 2)
+
+
+def test_search_says_so_when_the_loss_itself_is_half() -> None:
+    model = nn.Sequential(nn.Linear(4, 4))
+
+    def loss(out: Tensor) -> Tensor:
+        return (out.half() * 0 + 300).square().square().mean()
+
+    found = find_regions(replay_of_loss(model, loss), model)
+    assert (found.solved, found.regions, found.replays) == (False, ("0",), 2)
     assert "'loss'" in found.reason
 
 
@@ -202,7 +219,7 @@ def test_search_widens_a_region_that_still_fails() -> None:
     model = nn.Sequential(nn.Sequential(nn.Linear(4, 4)))
 
     class Fault:
-        module, is_source = "0.0", False
+        module, upstream, is_source = "0.0", (), False
 
     tried: list[tuple[str, ...]] = []
 

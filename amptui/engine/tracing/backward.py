@@ -7,6 +7,7 @@ node was made is the op that the node belongs to.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +85,23 @@ class ForwardIndex:
         if name.startswith("CopySlices") and before:
             return before[-1]
         return same[0] if same else None
+
+
+def upstream_modules(nodes: Iterable[Any], index: ForwardIndex, limit: int = 2000) -> tuple[str, ...]:
+    """The modules nearest to these nodes on the way from them to the inputs: who made what flows into them."""
+    found: dict[str, None] = {}
+    waiting = [node for node in nodes if node is not None]
+    seen = set(waiting)
+    for node in waiting:
+        forward = index.find(node)
+        if forward is not None and forward.module is not None:
+            found[forward.module] = None
+            continue
+        for earlier, _ in node.next_functions:
+            if earlier is not None and earlier not in seen and len(seen) < limit:
+                seen.add(earlier)
+                waiting.append(earlier)
+    return tuple(found)
 
 
 def is_custom(node: Any) -> bool:

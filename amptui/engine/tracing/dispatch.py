@@ -75,7 +75,8 @@ class OpTracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """In training running statistics are written and not read; in evaluation it is the other way round."""
         inputs = _without(call.tensors(), statistics)
         if in_training(call.facts, call.args):
-            self._screening.screen(call, [*results, *statistics], inputs, [])
+            self._screening.screen(call, results, inputs, [])
+            self._screening.screen(call, statistics, [*inputs, *statistics], before)
         else:
             self._screening.screen(call, results, [*inputs, *statistics], before)
 

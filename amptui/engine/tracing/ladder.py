@@ -49,13 +49,14 @@ class Trace:
         loss: Tensor | None = None,
         outputs: object = None,
         gradients: Results | None = None,
+        buffers: Results | None = None,
         accepted: frozenset[Site] = frozenset(),
     ) -> tuple[Origin, ...]:
-        """The origins of what is not finite in loss, outputs (any nesting) and gradients (by parameter name).
+        """The origins of what is not finite in loss, outputs (any nesting), gradients and buffers (by name).
 
         Earliest first; empty where all is finite. `accepted` are infinities that a healthy run has too (`sites`).
         """
-        results = results_by_name(loss, outputs, gradients)
+        results = results_by_name(loss, outputs, gradients, buffers)
         if isinstance(self._tracer, Tracer):
             found = self._tracer.blame(accepted).origins(results)
             return found or origins_by_name(results, outside=self.outside)
@@ -164,9 +165,12 @@ def _is_refusal(error: BaseException) -> bool:
     return any(words in text for words in _NOT_UNDER_A_MODE)
 
 
-def results_by_name(loss: Tensor | None, outputs: object, gradients: Results | None) -> dict[str, Tensor | None]:
-    """One mapping: `loss`, `output logits`, `gradient fc.weight`."""
+def results_by_name(
+    loss: Tensor | None, outputs: object, gradients: Results | None, buffers: Results | None = None
+) -> dict[str, Tensor | None]:
+    """One mapping: `loss`, `output logits`, `gradient fc.weight`, `buffer bn.running_var`."""
     results: dict[str, Tensor | None] = {"loss": loss}
     results.update({f"output {name}".strip(): tensor for name, tensor in named_tensors(outputs)})
     results.update({f"gradient {name}": tensor for name, tensor in (gradients or {}).items()})
+    results.update({f"buffer {name}": tensor for name, tensor in (buffers or {}).items()})
     return results

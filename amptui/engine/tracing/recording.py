@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._ops import OpOverload
 
-from amptui.engine.tracing.backward import ForwardIndex, ForwardOp, current_node, newest_sequence, node_stem
+from amptui.engine.tracing.backward import (
+    ForwardIndex,
+    ForwardOp,
+    current_node,
+    newest_sequence,
+    node_stem,
+    upstream_modules,
+)
 from amptui.engine.tracing.calls import TorchCalls, autocast_dtype
 from amptui.engine.tracing.modules import ModuleStack
 from amptui.engine.tracing.schema import OpFacts, learn, shown_name
@@ -42,6 +51,8 @@ class Recording:
     device: str = "cpu"
     tape: Tape = field(default_factory=Tape)
     index: ForwardIndex = field(default_factory=ForwardIndex)
+    #: The module that the newest op inside of any module belongs to.
+    newest_module: str | None = None
     #: The newest op of a forward that backward repeated.
     repeated: ForwardOp | None = None
     #: In the order of raising; user code may have caught some.
@@ -66,6 +77,8 @@ class Recording:
         frame = user_frame(sys._getframe(1))
         line = line_of(frame) if frame is not None else None
         module = self.stack.current()
+        if module is not None:
+            self.newest_module = module
         if current_node() is None:
             self.index.modules[line] = module
         elif module is None:
@@ -75,6 +88,15 @@ class Recording:
             self.repeated = op
         if is_new:
             self.index.note(sequence, op)
+
+    def upstream(self, place: Place, inputs: Sequence[Tensor]) -> tuple[str, ...]:
+        """For a place outside of all modules: the modules whose results flow into it."""
+        if place.module != self.outside:
+            return ()
+        node = current_node()
+        made = [node] if node is not None else [tensor.grad_fn for tensor in inputs]
+        found = upstream_modules(made, self.index)
+        return found or ((self.newest_module,) if self.newest_module is not None else ())
 
     def place(self, facts: OpFacts, calls: TorchCalls) -> Place:
         """Where the op that is being dispatched in the thread of `calls` belongs."""

@@ -164,15 +164,17 @@ class Screening:
         if new:
             cause, exact = self._cause(call, out, new, bool(parents), position)
         detailed = cause in ("overflow", "pole", "invalid")
+        place = self._recording.place(call.facts, self._calls)
         event = Event(
             id=len(tape.events),
-            place=self._recording.place(call.facts, self._calls),
+            place=place,
             kinds=kinds,
             cause=cause,
             parents=tuple(sorted(parents)),
             inputs=tuple(self._facts(t, overwritten.get(id(t))) for t in inputs) if detailed else (),
             output=facts_of(out) if detailed else _outline(out, kinds),
             exact=exact,
+            upstream=self._recording.upstream(place, inputs) if detailed else (),
             flushes=tuple(sorted(self._zeros_in(inputs))) if cause == "pole" and tape.zeros else (),
         )
         return tape.add(event)

@@ -67,6 +67,8 @@ class Event:
     output: TensorFacts | None = None
     #: The largest magnitude of the result in float64, where that is finite.
     exact: float | None = None
+    #: For code outside of all modules: the modules whose results flow into it.
+    upstream: tuple[str, ...] = ()
     #: Values rounded to zero (ids in `Tape.flushes`) that a pole was hit through.
     flushes: tuple[int, ...] = ()
 

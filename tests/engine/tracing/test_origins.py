@@ -472,3 +472,25 @@ def test_batch_norm_in_training_does_not_take_its_statistics_for_an_input() -> N
     origins = origins_of(Setting(model, total(x), inputs=[x]))
     assert [o.tensor for o in origins] == ["input 0"]
     assert model.norm.running_mean.isnan().any()
+
+
+def test_poisoned_buffers_are_traced_to_what_poisoned_them() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    x = torch.full((2, 4), 1e6)
+
+    def run() -> Tensor:
+        with torch.autocast("cpu", HALF):
+            return model(x).float().mean()
+
+    found = trace(run, modules=model, inputs=[x])
+    [first] = found.blame(buffers=dict(model.named_buffers()))
+    assert (first.op, first.module, first.reaches) == ("to", "0", ("buffer 1.running_mean", "buffer 1.running_var"))
+
+
+def test_statistics_that_were_bad_before_are_not_blamed_on_the_batch() -> None:
+    model = Normed()
+    model.norm.running_mean.fill_(math.nan)
+    found = trace(lambda: model(torch.randn(3, 4)).mean(), modules=model)
+    assert found.blame(loss=found.value) == ()
+    [first] = found.blame(buffers=dict(model.named_buffers()))
+    assert first.tensor == "buffer norm.running_mean"
