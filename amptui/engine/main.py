@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str], *, conducting: Conducting | None = None, need
     _close_on_signals(inbox)
     clients.start(connection, given.client)
     output.start()
-    _engine_file(held.listener).write(held.folder)
+    _engine_file(held.listener, pipes).write(held.folder)
 
     code = _conduct(inbox, outbox, held.folder, conducting, needs_torch=needs_torch, finish=output.stop)
 
@@ -224,13 +224,14 @@ def _listener() -> Listener | None:
     return None
 
 
-def _engine_file(listener: Listener | None) -> EngineFile:
+def _engine_file(listener: Listener | None, pipes: Mapping[Stream, int]) -> EngineFile:
     return EngineFile(
         pid=os.getpid(),
         start_ticks=process_start(os.getpid()),
         socket=None if listener is None else str(listener.path),
         mark=os.environ.get(MARK_VARIABLE, ""),
         amptui=amptui.__version__,
+        pipes=tuple(pipes.values()),
     )
 
 

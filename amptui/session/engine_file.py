@@ -29,13 +29,18 @@ _DEAD = ("Z", "X")  # a zombie waits for its parent only
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFile:
-    """`start_ticks`: when the process started, in clock ticks since boot, to tell it from a later one of its number."""
+    """`start_ticks`: when the process started, in clock ticks since boot, to tell it from a later one of its number.
+
+    `pipes`: its descriptors for reading what it prints. A client that holds them too (see `open_pipes`) can read, after
+    a sudden death, what the engine no longer could.
+    """
 
     pid: int
     start_ticks: int
     socket: str | None
     mark: str
     amptui: str
+    pipes: tuple[int, ...] = ()
 
     @property
     def is_alive(self) -> bool:
@@ -44,6 +49,15 @@ class EngineFile:
         with suppress(OSError):
             return _state(Path(f"/proc/{self.pid}"))[0] not in _DEAD
         return False
+
+    def open_pipes(self) -> tuple[int, ...]:
+        """Own descriptors of the engine's `pipes`; those that the system does not give are left out."""
+        opened = []
+        for descriptor in self.pipes:
+            with suppress(OSError):
+                place = f"/proc/{self.pid}/fd/{descriptor}"
+                opened.append(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        return tuple(opened)
 
     def write(self, folder: SessionFolder) -> None:
         with published(folder.path / NAME, overwrite=True) as file:
@@ -68,6 +82,7 @@ def read_engine_file(folder: SessionFolder) -> EngineFile | None:
             socket=None if place is None else str(place),
             mark=str(said["mark"]),
             amptui=str(said["amptui"]),
+            pipes=tuple(int(descriptor) for descriptor in said["pipes"]),
         )
     except (OSError, ValueError, TypeError, KeyError):
         return None

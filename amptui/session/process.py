@@ -131,11 +131,12 @@ class EngineProcess:
             connection = connect(Path(said.socket))
         except ChannelError as error:
             raise EngineUnavailable(f"the engine (process {said.pid}) cannot be reached: {error}") from error
+        engine = cls(folder, said.pid, connection, said.mark)
         try:
-            engine = cls(folder, said.pid, connection, said.mark)
+            engine._pipes = said.open_pipes()
             engine._greet(take_over=take_over)
         except BaseException:
-            connection.close()
+            engine.close()
             raise
         return engine
 

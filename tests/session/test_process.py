@@ -398,10 +398,10 @@ class TestClients:
         first = engines.start(folder)
         first.close()
         with attached(folder) as second:
-            run(second, "import os; os._exit(3)")
+            run(second, "import os; print('the last words'); os._exit(3)")
             death = receive(second, EngineDeath)
         assert isinstance(death, EngineDeath)
-        assert death.how == "gone"
+        assert (death.how, death.last_output) == ("gone", ("the last words",))
         reap(first)
 
 
