@@ -25,12 +25,11 @@ _FRAMES = 6
 
 @dataclass
 class Held:
-    """One kind of trip: how often it came, where last, and at which scales."""
+    """One kind of trip: how often it came, and its first and last step."""
 
     count: int
     first: int
     last: int
-    skipped: bool
 
 
 @dataclass
@@ -136,7 +135,7 @@ def _tell_decisions(page: Page, runs: list[TrialCaseRun]) -> None:
 def tell_trip(page: Page, event: GuardTripped, account: TrialAccount) -> None:
     """The first trip of its kind in words; the others are counted."""
     record = event.record
-    held = account.held.setdefault((record.update, record.outcome), Held(0, record.step, record.step, record.skipped))
+    held = account.held.setdefault((record.update, record.outcome), Held(0, record.step, record.step))
     held.count += 1
     held.last = record.step
     if held.count > 1:
@@ -189,9 +188,11 @@ def tell_trial_done(page: Page, event: TrialDone, state: SessionState, account: 
 
 
 def _held(account: TrialAccount) -> Iterator[str]:
+    """What came more than once, with its count; a single trip has been told."""
     for (update, outcome), held in account.held.items():
-        steps = f"steps {held.first} to {held.last}" if held.count > 1 else f"step {held.first}"
-        yield f"{name(update)}: {outcome.replace('_', ' ')}, {counted(held.count, 'time')} ({steps})"
+        if held.count > 1:
+            kind = outcome.replace("_", " ")
+            yield f"{name(update)}: {kind}, {held.count:,} times (steps {held.first} to {held.last})"
 
 
 def _updates_mark(counts: UpdateCounts) -> Mark:

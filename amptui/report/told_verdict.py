@@ -40,6 +40,7 @@ def tell_verdict(page: Page, event: VerdictReached, state: SessionState) -> None
     margins = list(margins_of(state))
     if margins:
         margin, case = smallest(margins)
+        page.blank()
         page.field("margin", f"the smallest is {figure(margin)} ({name(case)})")
     _tell_findings(page, event.findings)
     if event.fp32_regions:
@@ -92,11 +93,11 @@ def _tell_alike(page: Page, rows: list[Row]) -> None:
         parts.append("shown, not judged")
     page.line(" · ".join(parts), indent=LABEL, hang=2)
     lines = [(name(row.case or ""), f"baseline {figure(row.baseline)}", _trial(row)) for row in rows]
-    room = page.width // 3
-    widths = [min(max(cells(line[column]) for line in lines), room) for column in (0, 1)]
+    case_width = min(max(cells(case) for case, _, _ in lines), page.width // 3)
+    width = min(max(cells(baseline) for _, baseline, _ in lines), (page.width - case_width) // 2 - LABEL)
     for case, baseline, trial in lines:
-        columns = [(baseline, widths[1]), (trial, 0)]
-        page.columns([(case, widths[0]), *columns] if widths[0] else columns, indent=LABEL + 2)
+        columns = [(baseline, width), (trial, 0)]
+        page.columns([(case, case_width), *columns] if case_width else columns, indent=LABEL + 2)
 
 
 def _trial(row: Row) -> str:

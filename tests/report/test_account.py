@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, get_type_hints
 
-import pyte
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -25,8 +24,8 @@ from amptui.report.account import Account
 from amptui.report.figures import figure
 from amptui.session.state import SessionState, reduce
 from tests.protocol.messages import EVENTS, messages_of
-from tests.report import sessions
-from tests.report.sessions import SESSIONS, account_of, pipe
+from tests.report import sessions, stages
+from tests.report.sessions import SESSIONS, account_of, pipe, terminal
 
 
 def words_of(text: str) -> str:
@@ -111,7 +110,7 @@ class TestWhatIsSaid:
 
     def test_a_row_is_not_hidden_among_hundreds(self) -> None:
         rows = [replace(sessions.FAILED_ROWS[0], case=f"case-{n}") for n in range(300)]
-        text = account_of(sessions.verdict("reject", "Reject: much.", rows), 1)
+        text = account_of(stages.verdict("reject", "Reject: much.", rows), 1)
 
         assert all(f" case-{n} " in text for n in range(300))
 
@@ -239,7 +238,7 @@ class TestHowItLooks:
         raw = io.BytesIO()
         console = Console(file=io.TextIOWrapper(raw, encoding="latin-1"), width=80, force_terminal=False, _environ={})
         account = Account(console, spec="train.py:é", session="s")
-        account.on_event(sessions.started("project"), SessionState())
+        account.on_event(stages.started("project"), SessionState())
         console.file.flush()
 
         assert raw.getvalue().isascii()
@@ -281,7 +280,7 @@ class TestForeignText:
 
     def test_a_name_cannot_forge_a_line(self) -> None:
         case = "x\n  ✓ ACCEPT"
-        text = account_of(sessions.verdict("reject", "Reject: x.", [replace(sessions.FAILED_ROWS[0], case=case)]), 1)
+        text = account_of(stages.verdict("reject", "Reject: x.", [replace(sessions.FAILED_ROWS[0], case=case)]), 1)
 
         assert r"x\x0a  ✓ ACCEPT" in text
         assert "\n  ✓ ACCEPT" not in text
@@ -289,7 +288,7 @@ class TestForeignText:
     def test_a_session_with_blanks_is_quoted_in_the_command(self) -> None:
         console = pipe()
         account = Account(console, spec="s", session="/my sessions/$(x)")
-        account.finish(reduce(SessionState(), sessions.opened()[3]), 0)
+        account.finish(reduce(SessionState(), stages.opened()[3]), 0)
 
         assert "amptui restore '/my sessions/$(x)' -o fp32.pt" in console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -325,76 +324,6 @@ def hostile(value: Any, payload: str) -> Any:
     if isinstance(value, Mapping):
         return {hostile(key, payload): hostile(item, payload) for key, item in value.items()}
     return value
-
-
-class Screen(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def terminal(width: int = 80, **environment: str) -> Console:
-    environment = {"TERM": "xterm-256color", **environment}
-    return Console(file=Screen(), width=width, height=24, force_terminal=True, _environ=environment)
-
-
-class TestProgress:
-    def session(self, console: Console, steps: int, seconds: float) -> str:
-        """A stretch of which each step takes `seconds`."""
-        now = 0.0
-        account = Account(console, spec="s", session="x", clock=lambda: now)
-        state = SessionState()
-        for event in (*sessions.trial_started(), *(e for n in range(steps) for e in self.step(n))):
-            state = reduce(state, event)
-            account.on_event(event, state)
-            now += seconds / 2
-        account.on_event(sessions.ended("trial"), reduce(state, sessions.ended("trial")))
-        written = console.file
-        assert isinstance(written, io.StringIO)
-        return written.getvalue()
-
-    @staticmethod
-    def step(number: int) -> tuple[told.Event, told.Event]:
-        return sessions.iteration(number), sessions.progress(number + 1)
-
-    def test_a_terminal_sees_how_far_it_is(self) -> None:
-        text = self.session(terminal(), steps=3, seconds=1.0)
-
-        assert "2 of 40 · 2 applied · scale 2^16" in text
-
-    def test_at_most_four_a_second(self) -> None:
-        painted = self.session(terminal(), steps=40, seconds=0.01).count(" of 40")
-
-        assert 1 <= painted <= 2
-
-    def test_it_is_erased_afterwards(self) -> None:
-        screen = pyte.Screen(80, 24)
-        text = self.session(terminal(), steps=40, seconds=1.0)
-        pyte.Stream(screen).feed(text.replace("\n", "\r\n"))
-
-        assert text.count(" of 40") == 40
-        assert [line for line in screen.display if " of 40" in line] == []
-
-    def test_it_never_takes_more_than_one_line(self) -> None:
-        screen = pyte.Screen(30, 24)
-        text = self.session(terminal(30), steps=2, seconds=1.0)
-        pyte.Stream(screen).feed(text.replace("\n", "\r\n"))
-
-        assert [line for line in screen.display if "stretch" in line] == []
-
-    @pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"TERM": "unknown"}])
-    def test_a_terminal_that_cannot_erase_gets_none(self, environment: dict[str, str]) -> None:
-        text = self.session(terminal(**environment), steps=40, seconds=1.0)
-
-        assert " of 40" not in text
-        assert "\r" not in text
-        assert "\x1b" not in text
-
-    def test_a_log_gets_none_even_where_colour_is_forced(self) -> None:
-        console = Console(file=io.StringIO(), width=80, _environ={"FORCE_COLOR": "1", "TERM": "xterm"})
-        text = self.session(console, steps=40, seconds=1.0)
-
-        assert " of 40" not in text
-        assert "\r" not in text
 
 
 def test_importing_the_package_loads_no_rich() -> None:
