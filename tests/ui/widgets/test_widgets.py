@@ -263,9 +263,9 @@ def test_widgets_follow_rebound_keys() -> None:
     pane = TablePane(Look())
 
     async def script(pilot: Pilot[None]) -> None:
-        pilot.app.set_keymap(keymap(rebind(KEYS, {"down": "w"})))
+        pilot.app.set_keymap(keymap(rebind(KEYS, {"down": "f9"})))
         pane.show(layers())
-        await pilot.press("w", "w", "j")
+        await pilot.press("f9", "f9", "j")
         assert pane.selected is not None
         assert pane.selected.id == "layer.1"
 
