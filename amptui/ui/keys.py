@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from amptui.ui.raster.glyphs import UNICODE, Glyphs
 from amptui.ui.raster.line import Line, Span, clipped, width_of
+from amptui.ui.raster.prose import Paragraph, prose
 
 if TYPE_CHECKING:
     from textual.binding import Binding
@@ -186,7 +187,7 @@ def _footer(keys: Sequence[Key], glyphs: Glyphs) -> Line:
 def help_lines(
     keys: Sequence[Key], width: int, *, active: Collection[str] | None = None, glyphs: Glyphs = UNICODE
 ) -> tuple[Line, ...]:
-    """The keys by group, one a line of `width` cells; with `active`, only those that do something here."""
+    """The keys by group in lines of `width` cells; with `active`, only those that do something here."""
     listed = [key for key in keys if active is None or key.id in active]
     names = {key.id: _all_names(key, glyphs) for key in listed}
     column = max((len(name) for name in names.values()), default=0)
@@ -198,7 +199,8 @@ def help_lines(
             if lines:
                 lines.append(clipped([], width, glyphs))
             lines.append(clipped([(group, "strong")], width, glyphs))
-        lines.append(clipped([(f"  {names[key.id]:<{column}}", "key"), (f"  {key.help}", "text")], width, glyphs))
+        item = Paragraph(((key.help, "text"),), f"  {names[key.id]:<{column}}  ", "key")
+        lines.extend(prose([item], width, glyphs=glyphs))
     return tuple(lines)
 
 
