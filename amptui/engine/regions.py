@@ -15,6 +15,8 @@ from amptui.engine.nested import map_tensors
 from amptui.engine.tracing.modules import ModulePaths
 
 _HALF = (torch.float16, torch.bfloat16)
+#: So many modules inside of a larger one are preferred to all of it.
+_FEW = 2
 
 
 class RegionError(ValueError):
@@ -130,8 +132,8 @@ class Culprit(Protocol):
         """Dotted path, or the name of a user function."""
 
     @property
-    def upstream(self) -> tuple[str, ...]:
-        """For a user function: the modules whose results flow into the place."""
+    def makers(self) -> tuple[str, ...]:
+        """The modules that made the half values at the place."""
 
     @property
     def is_source(self) -> bool:
@@ -161,8 +163,9 @@ def find_regions(
 
     `replay(regions)` repeats the iteration with these regions in FP32, at a loss scale that fits, and returns its
     origins, earliest first; none means that it was finite. Each round the module of the first origin becomes a
-    region; where a region itself still fails, its parent takes its place. For a fault in the loss function the modules
-    that feed it become regions: what they give is then float32. Values that were bad from the start no region can mend.
+    region, or, for a fault in the loss function or in the code of a large module, the modules that made its values
+    half. Where a region itself still fails, its parent takes its place. Values that were bad from the start no region
+    can mend.
     """
     known = ModulePaths(modules).by_path()
     regions: tuple[str, ...] = ()
@@ -181,14 +184,18 @@ def _with(culprit: Culprit, regions: tuple[str, ...], known: Mapping[str, nn.Mod
     """The regions and what mends this culprit."""
     if culprit.is_source:
         raise RegionError("a value was bad before any op ran")
-    if culprit.module in known:
-        return outermost((*regions, _widened(culprit.module, regions)))
-    feeding = [path for path in culprit.upstream if not any(is_inside(path, region) for region in regions)]
-    if not feeding:
-        raise RegionError(
-            f"the fault is in the code of {culprit.module!r}, outside of all modules: cast there with `.float()`"
-        )
-    return outermost((*regions, *feeding))
+    makers = [path for path in culprit.makers if not any(is_inside(path, region) for region in regions)]
+    if culprit.module not in known:
+        if not makers:
+            raise RegionError(
+                f"the fault is in the code of {culprit.module!r}, outside of all modules: cast there with `.float()`"
+            )
+        return outermost((*regions, *makers))
+    module = _widened(culprit.module, regions)
+    inside = [path for path in makers if is_inside(path, module) and path != module]
+    if module == culprit.module and makers == inside and 0 < len(makers) <= _FEW:
+        return outermost((*regions, *makers))
+    return outermost((*regions, module))
 
 
 def _widened(module: str, regions: tuple[str, ...]) -> str:

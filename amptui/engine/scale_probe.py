@@ -29,7 +29,7 @@ from amptui.engine.tracing.values import dtype_name, extent, is_finite
 LARGEST_SCALE = 2.0**127
 #: Scales to try in turn, from the one where most projects' gradients are in range. A value that is not finite asks for
 #: a lower one; gradients that are zero, or so small that their digits are gone, for a higher one.
-_FIRST, _LOWER, _HIGHER = 2.0**8, 2.0**-12, 2.0**16
+_FIRST, _LOWER, _HIGHER = 2.0**8, 2.0**-16, 2.0**16
 #: Ratio to the end of the range under which an FP16 number has too few digits left to predict from.
 _TOO_SMALL = 2.0**-34
 
@@ -76,7 +76,7 @@ def fit_scale(
         reach = _measure(run, scale, modules, device)
         passes += 1
         if not math.isfinite(reach.ratio):
-            if scale < 2.0**-24:
+            if scale < 2.0**-20:
                 return ScaleFit(scale=None, reach=reach.ratio, probed=scale, passes=passes, **reach.place_fields())
             scale *= _LOWER
         elif reach.ratio < _TOO_SMALL and scale < 2.0**60:

@@ -204,6 +204,19 @@ def test_fault_in_the_loss_is_mended_by_what_feeds_it() -> None:
     assert (found.solved, found.regions, found.replays) == (True, ("2",), 2)
 
 
+def test_fault_in_the_code_of_the_root_takes_the_layer_that_made_it_half() -> None:
+    class Root(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return (self.head(torch.relu(self.body(x))).unsqueeze(-1) * 0 + 300).square()
+
+    found = find_regions(replay_of_loss(Root(), Tensor.mean), Root())
+    assert (found.solved, found.regions, found.replays) == (True, ("head",), 2)
+
+
 def test_search_says_so_when_the_loss_itself_is_half() -> None:
     model = nn.Sequential(nn.Linear(4, 4))
 
@@ -219,7 +232,7 @@ def test_search_widens_a_region_that_still_fails() -> None:
     model = nn.Sequential(nn.Sequential(nn.Linear(4, 4)))
 
     class Fault:
-        module, upstream, is_source = "0.0", (), False
+        module, makers, is_source = "0.0", (), False
 
     tried: list[tuple[str, ...]] = []
 

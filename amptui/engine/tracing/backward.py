@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from amptui.engine.tracing.schema import makes_half
 from amptui.engine.tracing.source import Line
 
 _SUFFIX = re.compile(r"Backward\d*$")
@@ -87,15 +88,20 @@ class ForwardIndex:
         return same[0] if same else None
 
 
-def upstream_modules(nodes: Iterable[Any], index: ForwardIndex, limit: int = 2000) -> tuple[str, ...]:
-    """The modules nearest to these nodes on the way from them to the inputs: who made what flows into them."""
+def makers_of(nodes: Iterable[Any], index: ForwardIndex, limit: int = 2000) -> tuple[str, ...]:
+    """The modules that made these values half: those whose autocast op is the nearest on the way to the inputs.
+
+    Other ops keep the dtype of what they are given: with these modules in FP32 all that follows, up to the next
+    autocast op, is float32.
+    """
     found: dict[str, None] = {}
     waiting = [node for node in nodes if node is not None]
     seen = set(waiting)
     for node in waiting:
         forward = index.find(node)
-        if forward is not None and forward.module is not None:
-            found[forward.module] = None
+        if forward is not None and makes_half(forward.aten):
+            if forward.module is not None:
+                found[forward.module] = None
             continue
         for earlier, _ in node.next_functions:
             if earlier is not None and earlier not in seen and len(seen) < limit:

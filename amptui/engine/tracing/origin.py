@@ -58,8 +58,9 @@ class Origin:
     autocast: str | None = None
     #: The dtype that CUDA's autocast would run the op in, if another one than here.
     cuda: str | None = None
-    #: For code outside of all modules: the modules whose results flow into it, nearest first.
-    upstream: tuple[str, ...] = ()
+    #: The modules that made the half values that went in, nearest first: with these in FP32 the op runs in float32.
+    #: Empty where autocast runs the op itself in half.
+    makers: tuple[str, ...] = ()
     #: What led here: a value rounded to zero before a log or division, a deliberate infinity before a softmax.
     root: Origin | None = None
     #: For `underflow`: how values were lost (`all`, `some`, `scalar`, `one`), and the literal that is zero here.
@@ -135,7 +136,7 @@ def origin_of_event(
         output=output,
         tensor=output.name if output is not None else None,
         exact=event.exact,
-        upstream=event.upstream,
+        makers=event.makers,
         aten=place.aten,
         api=place.api,
         node=place.node,

@@ -16,13 +16,13 @@ from amptui.engine.tracing.backward import (
     ForwardIndex,
     ForwardOp,
     current_node,
+    makers_of,
     newest_sequence,
     node_stem,
-    upstream_modules,
 )
 from amptui.engine.tracing.calls import TorchCalls, autocast_dtype
 from amptui.engine.tracing.modules import ModuleStack
-from amptui.engine.tracing.schema import OpFacts, learn, shown_name
+from amptui.engine.tracing.schema import OpFacts, learn, makes_half, shown_name
 from amptui.engine.tracing.source import is_checkpoint_code, line_of, user_frame
 from amptui.engine.tracing.tape import KnownTensors, Place, Tape
 from amptui.engine.tracing.values import TensorFacts
@@ -51,8 +51,8 @@ class Recording:
     device: str = "cpu"
     tape: Tape = field(default_factory=Tape)
     index: ForwardIndex = field(default_factory=ForwardIndex)
-    #: The module that the newest op inside of any module belongs to.
-    newest_module: str | None = None
+    #: The module of the newest op that autocast runs in half.
+    newest_maker: str | None = None
     #: The newest op of a forward that backward repeated.
     repeated: ForwardOp | None = None
     #: In the order of raising; user code may have caught some.
@@ -77,8 +77,8 @@ class Recording:
         frame = user_frame(sys._getframe(1))
         line = line_of(frame) if frame is not None else None
         module = self.stack.current()
-        if module is not None:
-            self.newest_module = module
+        if module is not None and makes_half(facts.aten):
+            self.newest_maker = module
         if current_node() is None:
             self.index.modules[line] = module
         elif module is None:
@@ -89,14 +89,18 @@ class Recording:
         if is_new:
             self.index.note(sequence, op)
 
-    def upstream(self, place: Place, inputs: Sequence[Tensor]) -> tuple[str, ...]:
-        """For a place outside of all modules: the modules whose results flow into it."""
-        if place.module != self.outside:
+    def makers(self, place: Place, inputs: Sequence[Tensor]) -> tuple[str, ...]:
+        """The modules that made the half values at this place, where its op is not one that makes half values itself.
+
+        Without autograd the graph is not there; then the newest module that autocast ran in half stands for them.
+        """
+        if makes_half(place.aten):
             return ()
         node = current_node()
+        if node is None and not torch.is_grad_enabled():
+            return (self.newest_maker,) if self.newest_maker is not None else ()
         made = [node] if node is not None else [tensor.grad_fn for tensor in inputs]
-        found = upstream_modules(made, self.index)
-        return found or ((self.newest_module,) if self.newest_module is not None else ())
+        return makers_of(made, self.index)
 
     def place(self, facts: OpFacts, calls: TorchCalls) -> Place:
         """Where the op that is being dispatched in the thread of `calls` belongs."""

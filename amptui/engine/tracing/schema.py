@@ -58,6 +58,11 @@ _OVERWRITES = {
     "copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_", "log_normal_",
     "geometric_", "cauchy_",
 }  # fmt: skip
+#: What autocast runs in half on CPU and CUDA: the ops that make half values out of float32 ones.
+_MAKES_HALF = {
+    "mm", "addmm", "bmm", "baddbmm", "addbmm", "convolution", "mkldnn_convolution", "cudnn_convolution", "conv_tbc",
+    "linear", "matmul", "mkldnn_rnn_layer", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "prelu",
+}  # fmt: skip
 #: Second and later outputs of these ops are tables for their own backward and hold -inf when all is well.
 _SCRATCH = ("_ctc_loss", "_cudnn_ctc_loss", "_scaled_dot_product", "_flash_attention", "_efficient_attention")
 #: Running statistics: written in training mode although some of these schemas do not say so, and not read then.
@@ -88,6 +93,11 @@ class OpFacts:
     shape_only: bool
     #: Draws random numbers: running it again would disturb the replay.
     random: bool
+
+
+def makes_half(aten: str) -> bool:
+    """Whether autocast runs this op in half."""
+    return aten in _MAKES_HALF or aten.startswith("_scaled_dot_product")
 
 
 def shown_name(aten: str) -> str:

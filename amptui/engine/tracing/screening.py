@@ -174,7 +174,7 @@ class Screening:
             inputs=tuple(self._facts(t, overwritten.get(id(t))) for t in inputs) if detailed else (),
             output=facts_of(out) if detailed else _outline(out, kinds),
             exact=exact,
-            upstream=self._recording.upstream(place, inputs) if detailed else (),
+            makers=self._recording.makers(place, inputs) if detailed and tape.faulty.isdisjoint(parents) else (),
             flushes=tuple(sorted(self._zeros_in(inputs))) if cause == "pole" and tape.zeros else (),
         )
         return tape.add(event)

@@ -67,8 +67,8 @@ class Event:
     output: TensorFacts | None = None
     #: The largest magnitude of the result in float64, where that is finite.
     exact: float | None = None
-    #: For code outside of all modules: the modules whose results flow into it.
-    upstream: tuple[str, ...] = ()
+    #: The modules that made the half values that went in; empty where the op makes half values itself.
+    makers: tuple[str, ...] = ()
     #: Values rounded to zero (ids in `Tape.flushes`) that a pole was hit through.
     flushes: tuple[int, ...] = ()
 
@@ -109,11 +109,15 @@ class Tape:
     healed: dict[int, Place] = field(default_factory=dict)
     #: Number of ops seen.
     ops: int = 0
+    #: Events that are or come from a birth that nobody meant.
+    faulty: set[int] = field(default_factory=set)
 
     def add(self, event: Event) -> Event:
         """Append; ids are positions."""
         assert event.id == len(self.events)
         self.events.append(event)
+        if event.cause not in ("carried", "deliberate") or not self.faulty.isdisjoint(event.parents):
+            self.faulty.add(event.id)
         return event
 
 
