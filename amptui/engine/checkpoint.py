@@ -7,6 +7,7 @@ fsync'd. It exists once `Store.add_checkpoint` has recorded what `write` returns
 from __future__ import annotations
 
 import os
+import pickle
 import secrets
 import threading
 import time
@@ -149,9 +150,12 @@ def _flush(descriptor: int, written: threading.Event) -> None:
 
 def _load(descriptor: int) -> dict[str, Any]:
     """The content of an open file, its tensors mapped; the descriptor's own file, whatever its name says by now."""
-    content: dict[str, Any] = torch.load(
-        Path(f"/proc/self/fd/{descriptor}"), map_location="cpu", weights_only=True, mmap=True
-    )
+    path = Path(f"/proc/self/fd/{descriptor}")
+    try:
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
+        said = safe_text(str(error).partition("\n")[0])
+        raise SessionError(f"torch {torch.__version__} cannot load the checkpoint: {said}") from error
     return content
 
 

@@ -6,7 +6,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -71,9 +71,13 @@ def temporary_beside(path: Path) -> Path:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Removes what a killed writer left under temporary names in `folder`. Only for the one who may write there."""
-    for path in folder.glob(".*.tmp"):
-        path.unlink(missing_ok=True)
+    """Removes what a killed writer left under temporary names in `folder`, as far as the disk lets it.
+
+    Only for the one who may write there.
+    """
+    with suppress(OSError):
+        for path in folder.glob(".*.tmp"):
+            path.unlink(missing_ok=True)
 
 
 def publish(temporary: Path, path: Path, *, overwrite: bool = False) -> None:

@@ -89,7 +89,8 @@ class SessionLock:
         """Gives the lock up; a second call does nothing."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None and self._owner == os.getpid():
-            os.close(descriptor)
+            with suppress(OSError):  # the descriptor is closed and the lock gone in any case
+                os.close(descriptor)
 
     def __enter__(self) -> SessionLock:
         return self

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +79,7 @@ def traced(folder: SessionFolder, inject: str) -> Ended:
         except SessionError as error:
             say(f"error: {error}")
         except BaseException as error:  # a traceback that a user would see
-            say(f"traceback: {error!r}")
+            say(f"traceback: {error!r} {traceback.extract_tb(error.__traceback__)[-3:]}".replace("\n", " "))
         os._exit(0)
     for descriptor in (go[0], said[1]):
         os.close(descriptor)
@@ -101,7 +102,7 @@ def traced(folder: SessionFolder, inject: str) -> Ended:
 
 def check(folder: SessionFolder, ended: Ended) -> None:
     """Every promise about what was acknowledged, before and after the next writer has taken over."""
-    assert "traceback" not in ended.error
+    assert "traceback" not in ended.error, ended.error
     for round_ in range(2):
         if "opened" in ended.acknowledged or round_:
             with Store.read(folder) as store:
