@@ -119,7 +119,7 @@ def _judged(settings: RunSettings, folder: SessionFolder, given: argparse.Namesp
     from amptui.session.death import EngineDeath  # noqa: PLC0415
     from amptui.session.state import SessionState  # noqa: PLC0415
 
-    account = Account(Console(), spec=given.spec, session=folder.session_id, ascii=given.ascii)
+    account = Account(Console(stderr=given.json == "-"), spec=given.spec, session=folder.session_id, ascii=given.ascii)
     latest = SessionState()
 
     def on_event(event: object, state: SessionState) -> None:

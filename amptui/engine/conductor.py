@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -232,6 +233,7 @@ class Conductor:
             repeats=max(1, command.extend),
         )
         evidence = trial.run()
+        evidence = replace(evidence, interventions=evidence.interventions + int(changed))
         judgement = judge(evidence)
         self.emit(StageStarted(stage="verdict"))
         self.emit(
@@ -244,7 +246,7 @@ class Conductor:
                 counts=evidence.counts,
                 scaler=evidence.scaler,
                 fp32_regions=judgement.fp32_regions,
-                interventions=evidence.interventions + int(changed),
+                interventions=evidence.interventions,
             )
         )
 

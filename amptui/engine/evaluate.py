@@ -79,7 +79,7 @@ def evaluate(
 
 def _evaluate_one(live: LiveProject, case: Case, index: int, arithmetic: Arithmetic) -> Evaluated:
     with user_code("outputs", case=case.id), arithmetic():
-        raw = _call(live, copied(case.inputs, live.device))
+        raw = call_outputs(live, copied(case.inputs, live.device))
         named = named_outputs(raw)
     decision, margin = None, None
     if live.project.decide is not None:
@@ -90,7 +90,8 @@ def _evaluate_one(live: LiveProject, case: Case, index: int, arithmetic: Arithme
     return Evaluated(case, index, {name: t.detach().clone() for name, t in named.items()}, decision, margin)
 
 
-def _call(live: LiveProject, inputs: Any) -> Any:
+def call_outputs(live: LiveProject, inputs: Any) -> Any:
+    """What the project's `outputs` gives; by default the model is called, a dict as keywords, a tuple as positions."""
     if live.project.outputs is not None:
         return live.project.outputs(live.model, inputs)
     if isinstance(live.model, Mapping):

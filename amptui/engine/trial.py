@@ -13,6 +13,7 @@ from amptui.engine.baseline import Baseline
 from amptui.engine.bench import Bench
 from amptui.engine.compare import compare_gradients, compare_outputs
 from amptui.engine.course import Course, Stopped, run_stretch
+from amptui.engine.diagnosis.locator import Locator
 from amptui.engine.evaluate import (
     Evaluated,
     decisions_agree,
@@ -25,6 +26,7 @@ from amptui.engine.evaluate import (
 from amptui.engine.failures import UserCodeError
 from amptui.engine.gradients import FirstGradients
 from amptui.engine.iteration import Choice, GuardedRun, Phase
+from amptui.engine.live import LiveUpdate
 from amptui.engine.precision import policy_autocast
 from amptui.engine.regions import fp32_regions
 from amptui.engine.replay import fitting_scale, replay
@@ -79,13 +81,18 @@ class Trial:
     revision: int
     walk: Walk
     repeats: int = 1
-    trips: dict[tuple[str, str], TripEvidence] = field(default_factory=dict)
+    #: By update, outcome, and whether a lower loss scale mends it.
+    trips: dict[tuple[str, str, bool], TripEvidence] = field(default_factory=dict)
     failures: list[CodeFailure] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.course = Course(tuple(update.name for update in self.bench.live.updates))
         self.first = FirstGradients()
         self.retention = Retention(self.bench.folder, self.bench.emit)
+        self.locator = Locator(self.bench, self.policy)
+        self.guarded: GuardedRun | None = None
+        #: The cases under the policy, on the checkpoint's weights.
+        self.evaluated: list[Evaluated] = []
         self.iterations = self.bench.live.batches.iterations * self.repeats if self.bench.live.updates else 0
 
     def run(self) -> TrialEvidence:
@@ -140,6 +147,12 @@ class Trial:
             on_case=on_case,
             on_failure=self._note_failure,
         )
+        self.evaluated = results
+        for evaluated in results:
+            if nonfinite_outputs(evaluated):
+                finite = not nonfinite_outputs(self.baseline.cases[evaluated.index])
+                self.locator.case(evaluated, fp32_finite=finite)
+        self.locator.randomness([e for e in self.baseline.cases if self.baseline.randomness[e.case.id]])
         return tuple(self._beside(evaluated) for evaluated in results)
 
     def _beside(self, trial: Evaluated) -> CaseEvidence:
@@ -191,13 +204,14 @@ class Trial:
     def _stretch(self) -> bool:
         """Runs the stretch; False where user code failed or the user stopped it."""
         bench = self.bench
-        self.guarded = GuardedRun(
-            bench.live, self.policy, mixed=True, tape=self.baseline.tape, stepping=self.walk.attended
-        )
         if not self.iterations:
             return True
+        run = GuardedRun(bench.live, self.policy, mixed=True, tape=self.baseline.tape, stepping=self.walk.attended)
+        self.guarded = run
         try:
-            run_stretch(self.guarded, self.iterations, on_phase=self._on_phase, on_record=self._on_record)
+            run_stretch(
+                run, self.iterations, on_phase=lambda phase: self._on_phase(run, phase), on_record=self._on_record
+            )
         except UserCodeError as failure:
             self._note_failure(failure)
             return False
@@ -205,12 +219,12 @@ class Trial:
             return False
         return True
 
-    def _on_phase(self, phase: Phase) -> Choice | None:
+    def _on_phase(self, run: GuardedRun, phase: Phase) -> Choice | None:
         self.first.note(self.bench.live, phase)
         if phase.trip is not None:
-            self._on_trip(phase.trip)
+            self._on_trip(run, phase.trip)
         self.bench.between()
-        return self.walk.after_phase(phase, self.guarded)
+        return self.walk.after_phase(phase, run)
 
     def _on_record(self, record: IterationRecord) -> None:
         self.course.note(record)
@@ -218,31 +232,38 @@ class Trial:
         self.bench.progress("trial", "stretch", record.step + 1, self.iterations)
         self.walk.after_iteration(record)
 
-    def _on_trip(self, record: UpdateRecord) -> None:
-        """Keeps and explains the first failure of its kind; counts the others."""
-        kind = (record.update, record.outcome)
+    def _on_trip(self, run: GuardedRun, record: UpdateRecord) -> None:
+        """Keeps and explains the first failure of each kind; counts the others."""
+        update = self.bench.live.update(record.update)
+        scale_alone = self._scale_alone(run, update, record)
+        kind = (record.update, record.outcome, scale_alone)
         known = self.trips.get(kind)
         if known is not None:
             self.trips[kind] = replace(known, count=known.count + 1, last_step=record.step)
-            self.bench.emit(GuardTripped(record=record, words=_words(record), retained=None))
+            self.bench.emit(GuardTripped(record=record, words=self._words(record), retained=None))
             return
-        retained = self.retention.keep(self.guarded, record)
-        self.bench.emit(GuardTripped(record=record, words=_words(record), retained=retained))
-        self.trips[kind] = self._examined(record, retained)
+        retained = self.retention.keep(run, record)
+        self.bench.emit(GuardTripped(record=record, words=self._words(record), retained=retained))
+        self.trips[kind] = self._examined(run, update, record, retained, scale_alone=scale_alone)
 
-    def _examined(self, record: UpdateRecord, retained: str | None) -> TripEvidence:
-        """What replays of the failing iteration show: is true FP32 finite, and does a lower loss scale help?"""
-        update = self.bench.live.update(record.update)
-        buffers = tuple(name for name in record.bad if name in self.guarded.guard.buffers)
-        fits: float | None = None
+    def _scale_alone(self, run: GuardedRun, update: LiveUpdate, record: UpdateRecord) -> bool:
+        """Whether the same window is finite at scale 1: then only the loss scale was too high."""
+        if record.outcome != "bad_gradient" or run.scaler is None or record.scale <= 1.0:
+            return False
         try:
-            fp32_finite = replay(self.guarded, update, record.step, fp32=True).finite
-            if record.outcome == "bad_gradient":
-                fits = fitting_scale(self.guarded, update, record.step)
-                if fits is not None and record.step == 0:
-                    self._take_first_gradients(record, fits)
+            return replay(run, update, record.step, scale=1.0).finite
         except UserCodeError:
-            fp32_finite = False
+            return False
+
+    def _examined(
+        self, run: GuardedRun, update: LiveUpdate, record: UpdateRecord, retained: str | None, *, scale_alone: bool
+    ) -> TripEvidence:
+        """What replays of the failing iteration show: where it began, and whether true FP32 is finite there."""
+        fp32_finite = replay(run, update, record.step, fp32=True).finite
+        fits = fitting_scale(run, update, record.step) if scale_alone else None
+        if fits is not None and record.step == 0:
+            self._take_first_gradients(run, record, fits)
+        self.locator.iteration(run, update, record, fp32_finite=fp32_finite)
         return TripEvidence(
             step=record.step,
             update=record.update,
@@ -256,15 +277,14 @@ class Trial:
             count=1,
             last_step=record.step,
             baseline_step=self.baseline.evidence.first_bad.get(record.update),
-            buffers=buffers,
+            buffers=tuple(name for name in record.bad if name in run.guard.buffers),
             retained=retained,
             loss_at=update.facts.loss_at,
         )
 
-    def _take_first_gradients(self, record: UpdateRecord, scale: float) -> None:
+    def _take_first_gradients(self, run: GuardedRun, record: UpdateRecord, scale: float) -> None:
         """Iteration 0 overflowed at the initial scale alone: its gradients are compared at the scale that fits."""
-        update = self.bench.live.update(record.update)
-        fitted = replay(self.guarded, update, record.step, scale=scale)
+        fitted = replay(run, self.bench.live.update(record.update), record.step, scale=scale)
         self.first.gradients[record.update] = tuple(
             None if g is None else g.detach().to("cpu", copy=True) for g in fitted.gradients
         )
@@ -273,7 +293,9 @@ class Trial:
 
     def _final_cases(self, completed: bool) -> tuple[tuple[FinalCaseEvidence, ...], float | None]:
         bench = self.bench
-        if not self.iterations or not completed:
+        if not self.iterations:
+            return (), self._quality(self.evaluated)
+        if not completed:
             return (), None
         results = evaluate(
             bench.live,
@@ -284,12 +306,16 @@ class Trial:
         )
         for evaluated in results:
             bench.emit(FinalCaseRun(run="trial", figures=figures(evaluated)))
-        reached = None
+        return tuple(self._final_beside(evaluated) for evaluated in results), self._quality(results)
+
+    def _quality(self, results: list[Evaluated]) -> float | None:
+        if len(results) != len(self.bench.live.cases):
+            return None  # a case failed; that is told by itself
         try:
-            reached = quality(bench.live, results) if len(results) == len(bench.live.cases) else None
+            return quality(self.bench.live, results)
         except UserCodeError as failure:
             self._note_failure(failure)
-        return tuple(self._final_beside(evaluated) for evaluated in results), reached
+            return None
 
     def _final_beside(self, trial: Evaluated) -> FinalCaseEvidence:
         baseline = next(e for e in self.baseline.final_cases if e.index == trial.index)
@@ -345,9 +371,20 @@ class Trial:
             quality_better=self.bench.live.project.quality_better,
             late_loss=self.course.late_loss(),
             interventions=self.walk.interventions,
+            located=tuple(self.locator.found),
+        )
+
+    def _words(self, record: UpdateRecord) -> str:
+        return trip_words(
+            record.outcome,
+            record.bad,
+            scale=record.scale,
+            layers=len(record.norms),
+            scaler=self.policy.effective_scaler is not None,
         )
 
     def _note_failure(self, failure: UserCodeError) -> None:
+        self.locator.failure(self.guarded, failure)
         module = {"decide": "decide", "outputs": "outputs"}.get(failure.phase, "")
         self.failures.append(
             CodeFailure(
@@ -390,7 +427,3 @@ def _missing(name: str, limit: float, in_trial: bool) -> TensorDifference:
         beyond=0,
         nonfinite=0,
     )
-
-
-def _words(record: UpdateRecord) -> str:
-    return trip_words(record.outcome, record.bad, scale=record.scale, layers=len(record.norms))

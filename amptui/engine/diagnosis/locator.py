@@ -1,0 +1,122 @@
+"""Puts places to failures while a trial runs: the weights are still those of the failing moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from amptui.engine.bench import Bench
+from amptui.engine.diagnosis.randomness import first_random_op
+from amptui.engine.diagnosis.replaying import (
+    faithfulness,
+    origins_of_window,
+    trace_case,
+    trace_window,
+)
+from amptui.engine.diagnosis.translating import finding_of_error, findings_of_origins
+from amptui.engine.evaluate import Evaluated
+from amptui.engine.failures import UserCodeError
+from amptui.engine.iteration import GuardedRun
+from amptui.engine.live import LiveUpdate
+from amptui.engine.tracing.blame import Site
+from amptui.findings.finding import Finding
+from amptui.project import Policy
+from amptui.protocol.facts import UpdateRecord
+
+#: Cases that are traced; the others of a failing set fail for the same reasons.
+CASES = 3
+
+
+@dataclass(eq=False)
+class Locator:
+    """Traces the first failure of each kind. A replay that did not fail names nothing."""
+
+    bench: Bench
+    policy: Policy
+    found: list[Finding] = field(default_factory=list)
+    #: Infinities that a healthy FP32 run has too: masks and sentinels, by place.
+    accepted: frozenset[Site] = frozenset()
+    traced_cases: int = 0
+
+    def iteration(self, run: GuardedRun, update: LiveUpdate, record: UpdateRecord, *, fp32_finite: bool) -> None:
+        """The origin of a tripped update, by a traced replay on the same weights, batch and RNG."""
+        if fp32_finite:
+            self._learn(run, update, record.step)
+        traced = trace_window(run, update, record.step, scale=record.scale)
+        origins = origins_of_window(traced, self.accepted)
+        self.found += findings_of_origins(
+            origins,
+            step=record.step,
+            update=update.name,
+            fp32_ok=fp32_finite,
+            replayed=faithfulness(run, update, traced),
+        )
+
+    def case(self, evaluated: Evaluated, *, fp32_finite: bool) -> None:
+        """The origin of a case whose outputs are not finite under the policy."""
+        if self.traced_cases >= CASES:
+            return
+        self.traced_cases += 1
+        live, case = self.bench.live, evaluated.case
+        if fp32_finite:
+            healthy = trace_case(live, case, self.policy, self.bench.rng, fp32=True, failing=False)
+            self.accepted |= healthy.sites()
+        traced = trace_case(live, case, self.policy, self.bench.rng)
+        origins = traced.blame(outputs=traced.value, accepted=self.accepted) if traced.reproduced else ()
+        self.found += findings_of_origins(
+            origins,
+            step=evaluated.index,
+            case=case.id,
+            fp32_ok=fp32_finite,
+            replayed="the case was evaluated once more",
+        )
+
+    def failure(self, run: GuardedRun | None, failure: UserCodeError) -> None:
+        """The op, module and line of user code that raised under the policy, by a traced run."""
+        live = self.bench.live
+        if failure.case is not None:
+            case = next(case for case in live.cases if case.id == failure.case)
+            index = live.cases.index(case)
+            if failure.phase != "outputs" or self.traced_cases >= CASES:
+                return
+            self.traced_cases += 1
+            traced = trace_case(live, case, self.policy, self.bench.rng)
+        elif run is not None and failure.update is not None and failure.step is not None:
+            index = failure.step
+            traced = trace_window(run, live.update(failure.update), failure.step)
+        else:
+            return
+        if traced.error_place is not None:
+            self.found.append(
+                finding_of_error(
+                    traced.error_place, step=index, case=failure.case, update=failure.update, where=failure.where
+                )
+            )
+
+    def randomness(self, cases: Sequence[Evaluated]) -> None:
+        """The op that draws random numbers in the first case that depends on the RNG state."""
+        for evaluated in cases[:1]:
+            drawn = first_random_op(self.bench.live, evaluated.case, self.bench.rng)
+            if drawn is not None:
+                self.found.append(
+                    Finding(
+                        kind="randomness",
+                        severity="fault",
+                        stage="output",
+                        step=evaluated.index,
+                        case=evaluated.case.id,
+                        module=drawn.module,
+                        op=drawn.op,
+                        line=drawn.line,
+                        fp32_ok=False,
+                        evidence=(f"{drawn.op} draws random numbers while the model is in eval mode",),
+                        advice="Let it respect eval mode (nn.Dropout does; F.dropout needs training=self.training), or "
+                        "draw from a generator that is seeded per case.",
+                    )
+                )
+
+    def _learn(self, run: GuardedRun, update: LiveUpdate, step: int) -> None:
+        """What the same window gives in true FP32, where it is healthy: those infinities are meant."""
+        healthy = trace_window(run, update, step, fp32=True)
+        if healthy.error is None:
+            self.accepted |= healthy.sites()

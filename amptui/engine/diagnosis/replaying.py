@@ -1,0 +1,134 @@
+"""Traced replays: the failing window or case exactly as it ran, with every op watched."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from amptui.engine import rng
+from amptui.engine.evaluate import call_outputs, eval_mode
+from amptui.engine.iteration import GuardedRun
+from amptui.engine.live import LiveProject, LiveUpdate, split_loss
+from amptui.engine.nested import copied, tensors_in
+from amptui.engine.plain_values import same_bits
+from amptui.engine.precision import policy_autocast, true_fp32
+from amptui.engine.replay import untouched
+from amptui.engine.tracing.blame import Site
+from amptui.engine.tracing.ladder import Trace, trace
+from amptui.engine.tracing.origin import Origin
+from amptui.project import Case, Policy
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """What one replayed window left: losses by micro-batch and raw gradients by parameter name."""
+
+    losses: Mapping[str, Tensor]
+    gradients: Mapping[str, Tensor | None]
+
+    @property
+    def finite(self) -> bool:
+        return all(_finite(t) for t in (*self.losses.values(), *self.gradients.values()))
+
+
+def trace_window(
+    run: GuardedRun, update: LiveUpdate, step: int, *, fp32: bool = False, scale: float | None = None
+) -> Trace:
+    """Replays one update's window under tracing: forward, loss, backward of the loss as it was scaled.
+
+    The trace's value is a `Window`. Nothing live is changed.
+    """
+    live = run.live
+    factor = 1.0 if fp32 or run.scaler is None else (run.scale if scale is None else scale)
+    batches = list(live.batches.window(step))
+
+    def once() -> Window:
+        with _arithmetic(fp32), untouched(live):
+            losses = {}
+            for micro_batch, batch in enumerate(batches):
+                run.tape.enter(step, update.name, micro_batch)
+                with contextlib.nullcontext() if fp32 else run.autocast():
+                    driving = split_loss(update.update.loss(live.model, batch)).driving
+                    losses[f"loss of micro-batch {micro_batch}"] = driving.detach()
+                    if update.update.accumulate > 1 and update.update.reduce == "mean":
+                        driving = driving / update.update.accumulate
+                (driving if factor == 1.0 else driving * torch.tensor(factor, device=driving.device)).backward()
+            gradients = {
+                name: parameter.grad for name, parameter in zip(update.facts.layers, update.parameters, strict=True)
+            }
+            return Window(losses, gradients)
+
+    return trace(
+        once,
+        modules=live.modules,
+        inputs=batches,
+        device=live.device.type,
+        reproduced=lambda value, error: error is not None or (isinstance(value, Window) and not value.finite),
+    )
+
+
+def trace_case(
+    live: LiveProject, case: Case, policy: Policy, state: rng.RngState, *, fp32: bool = False, failing: bool = True
+) -> Trace:
+    """Evaluates one case once more under tracing. The trace's value is what `outputs` returned."""
+    inputs = copied(case.inputs, live.device)
+
+    def once() -> Any:
+        rng.restore(state)
+        autocast = policy_autocast(live.device.type, policy.dtype, policy.autocast and not fp32)
+        with _arithmetic(fp32), eval_mode(live.modules), torch.no_grad(), autocast:
+            return call_outputs(live, inputs)
+
+    return trace(
+        once,
+        modules=live.modules,
+        inputs=inputs,
+        outside="outputs",
+        device=live.device.type,
+        reproduced=(lambda value, error: error is not None or not _all_finite(value)) if failing else None,
+    )
+
+
+def origins_of_window(traced: Trace, accepted: frozenset[Site]) -> tuple[Origin, ...]:
+    """Where what is not finite in losses and gradients began; empty where the replay did not fail."""
+    window = traced.value
+    if not isinstance(window, Window) or not traced.reproduced:
+        return ()
+    return traced.blame(outputs=window.losses, gradients=window.gradients, accepted=accepted)
+
+
+def faithfulness(run: GuardedRun, update: LiveUpdate, traced: Trace) -> str:
+    """How the replay compares with what ran: the unscaled gradients of the failing step still lie in `.grad`."""
+    window = traced.value
+    if not traced.reproduced or not isinstance(window, Window):
+        return "not reproduced in a replay: no origin is claimed"
+    level = "" if traced.level == "op" else f" (traced at {traced.level} level)"
+    inverse = 1.0 / run.scale if run.scaler is not None else 1.0
+    for parameter, replayed in zip(update.parameters, window.gradients.values(), strict=True):
+        lived = parameter.grad
+        if lived is None or replayed is None:
+            if lived is not replayed:
+                return f"reproduced in a replay, with other bits{level}"
+            continue
+        if not same_bits(lived, (replayed * torch.tensor(inverse, device=replayed.device)).to(lived.dtype)):
+            return f"reproduced in a replay, with other bits{level}"
+    return f"reproduced bit for bit in a replay{level}"
+
+
+@contextlib.contextmanager
+def _arithmetic(fp32: bool) -> Iterator[None]:
+    with true_fp32() if fp32 else contextlib.nullcontext():
+        yield
+
+
+def _finite(tensor: Tensor | None) -> bool:
+    return tensor is None or not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
+
+
+def _all_finite(value: Any) -> bool:
+    return all(_finite(tensor) for tensor in tensors_in(value))
