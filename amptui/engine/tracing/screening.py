@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import torch
@@ -57,11 +58,12 @@ class Screening:
             if span is None:
                 continue
             if is_finite(span):
+                lost = self._finite(call, out, span, inputs, before) if position == 0 else ()
                 if call.facts.written:
                     self._tape.taints.clear(out)
                     self._tape.zeros.clear(out)
-                if position == 0:
-                    self._finite(call, out, span, inputs)
+                if lost:
+                    self._tape.zeros.put(out, lost)
                 continue
             kinds = kinds_of(out, span)
             if event is None or position >= call.facts.scratch_from:
@@ -98,7 +100,6 @@ class Screening:
             place = replace(place, module=taken.module, op=taken.op, line=taken.line)
         return self._tape.add(
             Event(
-                id=len(self._tape.events),
                 place=place,
                 kinds=kinds,
                 cause="deliberate" if meant else "source",
@@ -106,33 +107,40 @@ class Screening:
             )
         )
 
-    def _finite(self, call: Call, out: Tensor, span: Extent, inputs: list[Tensor]) -> None:
+    def _finite(
+        self, call: Call, out: Tensor, span: Extent, inputs: list[Tensor], before: list[Before]
+    ) -> Collection[int]:
+        """Note what was healed; returns the flushes that zeros in this finite result come from."""
         tape = self._tape
         if tape.taints:
-            self._heal(call, inputs)
+            self._heal(call, inputs, before)
         touches = underflow.touches_zero(span)
         if not touches and span[1] != 1.0:
-            return
+            return ()
         ids: set[int] = self._zeros_in(inputs) if touches and tape.zeros else set()
         lost = underflow.rounding(call, out, span)
         if lost is not None:
             how, scalar = lost
             place = self._recording.place(call.facts, self._calls)
-            flush = Flush(len(tape.flushes), place, how, dtype_name(out.dtype), scalar)
-            tape.flushes.append(flush)
-            ids.add(flush.id)
-        if ids:
-            tape.zeros.put(out, ids)
+            ids.add(tape.add_flush(Flush(place=place, how=how, dtype=dtype_name(out.dtype), scalar=scalar)))
+        return ids
 
-    def _heal(self, call: Call, inputs: list[Tensor]) -> None:
+    def _heal(self, call: Call, inputs: list[Tensor], before: list[Before]) -> None:
         healed = self._tape.healed
+        overwritten = {id(was.tensor): was for was in before}
+        gone: set[int] = set()
         for tensor in inputs:
-            mark = self._tape.taints.get(tensor)
-            if mark is None or all(i in healed for i in mark.ids) or not self._provenance(call, tensor)[0]:
+            was = overwritten.get(id(tensor))
+            if was is not None:
+                gone |= was.ids
                 continue
+            mark = self._tape.taints.get(tensor)
+            if mark is not None and any(i not in healed for i in mark.ids) and self._provenance(call, tensor)[0]:
+                gone |= mark.ids
+        gone.difference_update(healed)
+        if gone:
             place = self._recording.place(call.facts, self._calls)
-            for i in mark.ids:
-                healed.setdefault(i, place)
+            healed.update(dict.fromkeys(gone, place))
 
     def _zeros_in(self, inputs: list[Tensor]) -> set[int]:
         marks = (self._tape.zeros.get(tensor) for tensor in inputs)
@@ -166,7 +174,6 @@ class Screening:
         detailed = cause in ("overflow", "pole", "invalid")
         place = self._recording.place(call.facts, self._calls)
         event = Event(
-            id=len(tape.events),
             place=place,
             kinds=kinds,
             cause=cause,

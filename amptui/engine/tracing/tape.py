@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from torch import Tensor
@@ -53,11 +54,12 @@ class Place:
         return self.phase, self.module, self.op, str(self.line)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """A non-finite result, or a non-finite tensor that was there before."""
 
-    id: int
+    #: Position on the tape.
+    id: int = -1
     place: Place
     kinds: frozenset[Kind]
     cause: Cause
@@ -78,7 +80,7 @@ class Event:
         return self.cause != "carried"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Flush:
     """A result that is exactly 0 (or exactly 1) only because the dtype is too coarse.
 
@@ -86,7 +88,8 @@ class Flush:
     dtype, `one` a probability became exactly 1.
     """
 
-    id: int
+    #: Position on the tape.
+    id: int = -1
     place: Place
     how: Literal["all", "some", "scalar", "one"]
     dtype: str
@@ -112,13 +115,23 @@ class Tape:
     #: Events that are or come from a birth that nobody meant.
     faulty: set[int] = field(default_factory=set)
 
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
     def add(self, event: Event) -> Event:
-        """Append; ids are positions."""
-        assert event.id == len(self.events)
-        self.events.append(event)
+        """Append, from any thread; returns the event with its id."""
+        with self._lock:
+            event = replace(event, id=len(self.events))
+            self.events.append(event)
         if event.cause not in ("carried", "deliberate") or not self.faulty.isdisjoint(event.parents):
             self.faulty.add(event.id)
         return event
+
+    def add_flush(self, flush: Flush) -> int:
+        """Append, from any thread; returns the id."""
+        with self._lock:
+            flush = replace(flush, id=len(self.flushes))
+            self.flushes.append(flush)
+        return flush.id
 
 
 class KnownTensors:

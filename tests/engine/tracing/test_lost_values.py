@@ -49,9 +49,15 @@ def saturates(h: Tensor) -> Tensor:
     return torch.tanh(h * 60000.0)  # <- saturates
 
 
+def clamps_in_place(h: Tensor) -> Tensor:
+    wide = h * 60000.0  # <- in_place
+    return wide.clamp_(max=7.0)
+
+
 @pytest.mark.parametrize(("function", "op", "mark", "by"), [
     (hand_written_norm, "mul", "square", "div"),
     (saturates, "mul", "saturates", "tanh"),
+    (clamps_in_place, "mul", "in_place", "clamp_"),
 ])  # fmt: skip
 def test_hidden_overflow_is_found(
     function: Callable[[Tensor], Tensor], op: str, mark: str, by: str, line_at: Callable[[str], str]
@@ -101,11 +107,18 @@ def tiny_square(h: Tensor) -> Tensor:
     return 1.0 / (d * d).mean()  # <- tiny_square
 
 
+def root_in_place(h: Tensor) -> Tensor:
+    small = torch.exp(h * -10).clone()  # <- small
+    small.sqrt_()
+    return 1.0 / small  # <- over_small
+
+
 ROOTS = {
     "normalize": (eps_of_normalize, "div", "normalize", "clamp_min", "normalize", "scalar", 1e-12),
     "eps added": (eps_added, "div", "eps_added", "add", "eps_added", "scalar", 1e-9),
     "log of sigmoid": (probability, "log", "log", "sigmoid", "sigmoid", "all", None),
     "log of the rest": (saturated_probability, "log", "log_of_rest", "sigmoid", "saturated", "one", None),
+    "in place": (root_in_place, "reciprocal", "over_small", "exp", "small", "all", None),
     "square": (tiny_square, "reciprocal", "tiny_square", "mul", "tiny_square", "all", None),
 }
 

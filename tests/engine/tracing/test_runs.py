@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,6 +60,25 @@ def test_module_calls_in_the_users_threads_are_watched(line_at: Callable[[str], 
     found = trace(run, modules=model)
     [first] = found.blame(loss=found.value)
     assert (first.module, first.op, first.line) == ("branches.1", "mul", line_at("branch"))
+
+
+def test_two_threads_write_one_tape() -> None:
+    class Burst(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            for _ in range(200):
+                x = (x / (x - x)).nan_to_num(1.0, 1.0, 1.0)
+            return x
+
+    model = InThreads()
+    model.branches = nn.ModuleList([Burst(), Burst()])
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        found = trace(lambda: model(torch.ones(2, 2)), modules=model)
+    finally:
+        sys.setswitchinterval(interval)
+    assert found.error is None
+    assert len(found.sites()) == 2
 
 
 def test_backward_of_ops_in_two_threads_is_told_apart() -> None:
