@@ -77,11 +77,15 @@ class _Survey:
         self.wanted: list[tuple[SeenTensor, TensorBytes]] = []
         self.without_data: list[SeenTensor] = []
         self.problems: list[Finding] = []
-        for name, loaded in opened.files.items():
-            if loaded.root is not None:
-                found = survey(loaded.root, NumberReader(loaded.data), name)
-                self._add(found)
-                self._place(found.tensors, loaded)
+        self.stopped = opened.stopped
+        try:
+            for name, loaded in opened.files.items():
+                if loaded.root is not None:
+                    found = survey(loaded.root, NumberReader(loaded.data), name)
+                    self._add(found)
+                    self._place(found.tensors, loaded)
+        except LimitError as error:
+            self.stopped = str(error)
 
     def _add(self, found: Sightings) -> None:
         own = self.sightings
@@ -154,7 +158,7 @@ def _assembled(path: str, opened: Opened, seen: _Survey, stats: Sequence[Values 
         code=code,
         missing=missing if any(loaded.readable for loaded in opened.files.values()) else (),
     )
-    stopped = [_stopped(opened.stopped)] if opened.stopped else []
+    stopped = [_stopped(seen.stopped)] if seen.stopped else []
     own = [*stopped, *opened.findings, *seen.problems, *damage[:_MAX_DAMAGE_FINDINGS]]
     judged = findings_of(evidence)
     dangerous = [finding for finding in judged if finding.facts.get("code") == "dangerous-code"]
@@ -169,7 +173,7 @@ def _assembled(path: str, opened: Opened, seen: _Survey, stats: Sequence[Values 
         files=tuple(name for name in opened.files if name),
         size=sum(loaded.size for loaded in opened.files.values()),
         readable=any(loaded.readable for loaded in opened.files.values()),
-        complete=opened.complete and not opened.stopped and not seen.problems and not damage,
+        complete=opened.complete and not seen.stopped and not seen.problems and not damage,
         scalers=tuple(sightings.scalers),
         steps=steps,
         dtypes=_dtypes(tensors),

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from amptui.inspection import process
+from amptui.inspection import opening, process, reading
+from amptui.inspection.opening import LimitError
 from amptui.inspection.process import inspect_in_child
 from amptui.inspection.result import Inspection
 from tests.inspection.hostile.bombs import BOMBS
@@ -121,11 +122,38 @@ def test_the_childs_limits() -> None:
     assert limits(values=True)["RLIMIT_CPU"][0] == 5
 
 
-def test_too_much_memory_is_an_answer(tmp_path: Path) -> None:
-    path = tmp_path / "many.pkl"
-    path.write_bytes(b"\x80\x02](" + b"}" * 4_900_000 + b"e.")
-    found = inspect_in_child(str(path))
+def test_more_memory_than_allowed_is_refused() -> None:
+    program = f"""
+import runpy, sys
+runpy.run_path({str(_CHILD)!r})["register_package"]()
+from amptui.inspection import guard
+guard.confine(values=False)
+bytearray(400 << 20)
+try:
+    bytearray(600 << 20)
+except MemoryError:
+    sys.exit(7)
+"""
+    assert subprocess.run([sys.executable, "-I", "-S", "-c", program], check=False).returncode == 7
+
+
+@pytest.mark.parametrize("error", [MemoryError(), LimitError("its structure takes too long")])
+@pytest.mark.parametrize("place", ["read_file", "survey"])
+def test_a_limit_that_is_reached_is_an_answer(
+    error: BaseException, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spent(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(opening if place == "read_file" else reading, place, spent)
+    path = save(tmp_path / "x.pt", {"scaler": scaler()})
+    if place == "survey" and isinstance(error, MemoryError):
+        with pytest.raises(MemoryError):  # the child itself turns this into its answer
+            reading.inspect_path(str(path))
+        return
+    found = reading.inspect_path(str(path))
     assert codes(found) == ["limit"]
+    assert not found.complete
 
 
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:

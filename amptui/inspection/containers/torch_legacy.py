@@ -18,6 +18,7 @@ from amptui.inspection.notes import fault
 from amptui.inspection.pickle_walk import Code, Walked, walk
 
 LEGACY_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
+_NESTED = "torch.storage._load_from_bytes"
 _FIRST_WINDOW = 1 << 20
 
 
@@ -61,7 +62,8 @@ def read_bare_pickle(source: Source) -> Loaded:
         findings.append(
             fault("trailing-bytes", what, advice="No writer leaves such bytes: treat the file as tampered with.")
         )
-    _add_nested_torch_files(first.root, code)
+    if any(found.dotted == _NESTED for found in code.globals):
+        _add_nested_torch_files(first.root, code)
     return Loaded(
         "pickle",
         source.size,
@@ -154,7 +156,7 @@ def _add_nested_torch_files(root: Node, code: Code) -> None:
         if isinstance(node, Call):
             waiting.append(node.args)
             raw = node.args[0] if isinstance(node.args, tuple) and node.args else None
-            if node.name == "torch.storage._load_from_bytes" and isinstance(raw, bytes):
+            if node.name == _NESTED and isinstance(raw, bytes):
                 budget -= 1
                 position = 0
                 for _ in range(8):
