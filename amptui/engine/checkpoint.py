@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import torch
+from torch import load, save  # bound now: the project's code may replace those in the torch module
 
 from amptui.engine import rng
 from amptui.engine.checkpoint_content import content_of, first_difference
@@ -133,7 +134,7 @@ def _published(folder: SessionFolder, name: str, path: Path, content: Mapping[st
 def _save(content: Mapping[str, Any], descriptor: int) -> None:
     sink = _Sink(descriptor)
     try:
-        torch.save(content, cast(IO[bytes], sink))
+        save(content, cast(IO[bytes], sink))
     except (OSError, RuntimeError) as error:
         # torch says "unexpected pos" where the disk is full: the sink knows why.
         raise sink.failure or error from error
@@ -152,7 +153,7 @@ def _load(descriptor: int) -> dict[str, Any]:
     """The content of an open file, its tensors mapped; the descriptor's own file, whatever its name says by now."""
     path = Path(f"/proc/self/fd/{descriptor}")
     try:
-        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        content: dict[str, Any] = load(path, map_location="cpu", weights_only=True, mmap=True)
     except (OSError, RuntimeError, pickle.UnpicklingError) as error:
         said = safe_text(str(error).partition("\n")[0])
         raise SessionError(f"torch {torch.__version__} cannot load the checkpoint: {said}") from error

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from amptui.engine import rng
@@ -157,9 +158,12 @@ class _ModuleEntry:
     @classmethod
     def of(cls, path: str, module: nn.Module, copies: TensorCopies) -> _ModuleEntry:
         for slots in (module._parameters, module._buffers):
-            for tensor in slots.values():
-                if tensor is not None:
-                    copies.add(tensor)
+            for name, tensor in slots.items():
+                if tensor is None:
+                    continue
+                if is_lazy(tensor):
+                    raise TypeError(f"{joined(path, name)} has no shape yet: run one batch through the model first")
+                copies.add(tensor)
         extra = copied(module.get_extra_state()) if has_extra_state(module) else None
         return cls(
             path,

@@ -7,6 +7,7 @@ a row of the other tables has its own.
 from __future__ import annotations
 
 import hashlib
+import shlex
 import sqlite3
 import threading
 import zlib
@@ -170,7 +171,7 @@ def damaged(folder: SessionFolder, what: str) -> StoreDamaged:
     """One sentence for every kind of damage, with the way out."""
     return StoreDamaged(
         f"{shown(folder)} is damaged: {what}. Nothing was changed; checkpoints can still be checked and saved: "
-        f"amptui restore {safe_text(folder.session_id)} --verify"
+        f"amptui restore {safe_text(shlex.quote(str(folder.path)), 4096)} --verify"
     )
 
 

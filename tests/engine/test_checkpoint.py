@@ -404,7 +404,7 @@ def test_a_write_that_stores_other_bits_is_found_at_once(
 
     state, net = net_state()
     weight = net.conv.weight.detach()
-    monkeypatch.setattr(torch, "save", flips)
+    monkeypatch.setattr(checkpoint, "save", flips)
     with pytest.raises(CheckpointDamaged, match=r"model/conv\.weight reads back differently"):
         checkpoint.write(folder, "fp32", state)
     assert list(folder.checkpoints.iterdir()) == []

@@ -205,6 +205,11 @@ def test_an_object_without_a_way_to_give_its_state_is_refused_by_name() -> None:
         Snapshot.take(TrainingState({}, extra={"counter": object()}))
 
 
+def test_a_parameter_without_a_shape_is_refused_by_name() -> None:
+    with pytest.raises(TypeError, match=r"1\.weight has no shape yet: run one batch"):
+        Snapshot.take(TrainingState({"": nn.Sequential(nn.ReLU(), nn.LazyLinear(3))}))
+
+
 def test_extra_state_of_a_module_is_restored() -> None:
     class Counting(nn.Module):
         def __init__(self) -> None:

@@ -286,7 +286,7 @@ def test_a_newer_a_foreign_and_a_damaged_database_are_refused_untouched(
     connection.close()
     refused(folder, lock, StoreError, "was not written by amptui")
     folder.database.write_bytes(random.Random(0).randbytes(9000))
-    refused(folder, lock, StoreDamaged, "is damaged: file is not a database.*amptui restore session --verify")
+    refused(folder, lock, StoreDamaged, "is damaged: file is not a database.*amptui restore /.*/session --verify")
 
 
 def test_damage_anywhere_is_an_error_or_harmless_never_another_content(
