@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from amptui.findings.finding import Finding
@@ -17,6 +17,7 @@ MAX_NAMES = 20_000
 MAX_ALIKE = 16
 _CHECKPOINT_ENDINGS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".pkl", ".tar", ".distcp")
 _DEEPSPEED_RANKS = r"(bf16_)?(mp_rank_\d+|zero_pp_rank_\d+_mp_rank_\d+)(_\w+)?_(model|optim)_states\.pt"
+_MAX_DEPTH = 2
 _UNFINISHED = "Resume from an earlier save; this one was interrupted before it was whole."
 _COPY_ALL = "Copy the whole folder again, or resume from an earlier save."
 
@@ -39,7 +40,7 @@ class _Names:
     base: Path
     files: tuple[str, ...]
     folders: tuple[str, ...]
-    findings: list[Finding] = field(default_factory=list)
+    depth: int = 0
 
     def like(self, pattern: str) -> list[str]:
         """File names that match `pattern` wholly, in the order of the numbers in them."""
@@ -50,9 +51,14 @@ def _by_number(name: str) -> tuple[list[int], str]:
     return [int(digits[:18]) for digits in re.findall(r"\d+", name)], name
 
 
-def plan(path: Path) -> Plan:
-    """What to read of the folder at `path`; UnreadableError where it holds no checkpoint."""
-    names = _names(path)
+def plan(path: Path, depth: int = 0) -> Plan:
+    """What to read of the folder at `path`; UnreadableError where it holds no checkpoint.
+
+    `depth` counts the folders that pointers and series have led through: symbolic links may go round in circles.
+    """
+    if depth > _MAX_DEPTH:
+        raise UnreadableError("its folders lead round in a circle")
+    names = _names(path, depth)
     for recogniser in _RECOGNISERS:
         found = recogniser(names)
         if found is not None:
@@ -60,7 +66,7 @@ def plan(path: Path) -> Plan:
     raise UnreadableError("the folder holds no checkpoint that amptui knows")
 
 
-def _names(path: Path) -> _Names:
+def _names(path: Path, depth: int = 0) -> _Names:
     files: list[str] = []
     folders: list[str] = []
     try:
@@ -71,7 +77,7 @@ def _names(path: Path) -> _Names:
                 (folders if entry.is_dir() else files).append(entry.name)
     except OSError as error:
         raise UnreadableError(error.strerror or "the folder cannot be read") from None
-    return _Names(path, tuple(sorted(files)), tuple(sorted(folders, key=_by_number)))
+    return _Names(path, tuple(sorted(files)), tuple(sorted(folders, key=_by_number)), depth)
 
 
 def _distributed(names: _Names) -> Plan | None:
@@ -122,7 +128,7 @@ def _megatron(names: _Names) -> Plan | None:
         folder = f"iter_{int(tag):07d}" if tag and tag.isdigit() else tag or ""
         if folder not in names.folders:
             raise UnreadableError(f"{pointer} names {folder!r}, which is not there")
-        return plan(names.base / folder)
+        return plan(names.base / folder, names.depth + 1)
     ranks = [name for name in names.folders if re.fullmatch(r"mp_rank_\d+(_\d+)*", name)]
     if not ranks:
         return None
@@ -210,7 +216,7 @@ def _series(names: _Names) -> Plan | None:
     skipped: list[Finding] = []
     for name in reversed(saves[-20:]):
         try:
-            found = plan(names.base / name)
+            found = plan(names.base / name, names.depth + 1)
         except UnreadableError:
             continue
         if found.complete or name == saves[0]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from amptui.findings.finding import Finding
 from amptui.inspection.containers.loaded import Extent, Loaded
@@ -18,7 +19,9 @@ from amptui.inspection.nodes import ITEMSIZE, Call, Global, Node, Storage, Tenso
 from amptui.inspection.notes import fault
 from amptui.inspection.pickle_walk import Code
 
-_MAX_BLOBS = 20_000
+#: Items that are not tensors and are read; of the many that parameter groups are flattened into, fewer.
+_MAX_BLOBS, _MAX_GROUP_BLOBS = 10_000, 2_000
+_MAX_ITEMS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +93,13 @@ def read_dcp(metadata: Source, shards: Mapping[str, Source]) -> Loaded:
     pieces = _pieces(fields.get("storage_data"), shards)
     contents = _Contents(code=described.code, findings=list(described.findings))
     paths = fields.get("planner_data")
-    for count, (name, item) in enumerate(items.items()):
-        if isinstance(name, str) and count < 10 * _MAX_BLOBS:
+    left = {True: _MAX_GROUP_BLOBS, False: _MAX_BLOBS}
+    for name, item in islice(items.items(), _MAX_ITEMS):
+        if isinstance(name, str):
             path = paths.get(name) if isinstance(paths, dict) else None
-            node = _item(name, item, pieces.by_name, shards, contents, blobs=count < _MAX_BLOBS)
+            in_group = ".param_groups." in name
+            node = _item(name, item, pieces.by_name, shards, contents, blobs=left[in_group] > 0)
+            left[in_group] -= not isinstance(node, Tensor)
             _place(contents.root, path if isinstance(path, tuple) and path else tuple(name.split(".")), node)
     advice = "Copy the whole folder again, or resume from an earlier save."
     for shard in pieces.missing[:10]:

@@ -41,7 +41,10 @@ def _long(number: int) -> bytes:
 def _deflated_member() -> bytes:
     """A data.pkl of 400 MB in 400 kB, as torch would inflate it."""
     inner = zlib.compressobj(9, zlib.DEFLATED, -15)
-    packed = inner.compress(b"\x80\x02(" + b"K\1" * (200 << 20) + b"l.") + inner.flush()
+    packed = inner.compress(b"\x80\x02(")
+    for _ in range(400):
+        packed += inner.compress(b"K\1" * (1 << 19))
+    packed += inner.compress(b"l.") + inner.flush()
     out = struct.pack("<4s5H3L2H", b"PK\3\4", 0, 0, 8, 0, 0, 0, len(packed), 400 << 20, 10, 0) + b"a/data.pkl" + packed
     head = (b"PK\1\2", 0, 0, 0, 8, 0, 0, 0, len(packed), 400 << 20, 10, 0, 0, 0, 0, 0, 0)
     central = struct.pack("<4s6H3L5H2L", *head) + b"a/data.pkl"
