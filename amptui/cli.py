@@ -16,6 +16,7 @@ from amptui.text import safe_text
 if TYPE_CHECKING:
     from amptui.session.folder import SessionFolder
     from amptui.spec.run_settings import RunSettings
+    from amptui.ui.screen_settings import ScreenSettings
 
 FAILED = 2
 INTERRUPTED = 130
@@ -43,10 +44,71 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"amptui {amptui.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_run(commands)
     _add_check(commands)
+    _add_attach(commands)
+    _add_open(commands)
+    _add_sessions(commands)
     _add_restore(commands)
     _add_new(commands)
+    _add_paths(commands)
+    _add_doctor(commands)
     return parser
+
+
+def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    run = commands.add_parser(
+        "run",
+        help="the guided trial on the screen, from project to verdict, with one key back",
+        description="Leads through FP32 baseline, locked criteria and a guarded trial to a verdict, on the screen.",
+        allow_abbrev=False,
+    )
+    _add_run_options(run)
+    _add_screen_options(run)
+    run.set_defaults(command=_run)
+
+
+def _add_attach(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    attach = commands.add_parser("attach", help="take up a session whose engine waits", allow_abbrev=False)
+    attach.add_argument(
+        "session", metavar="SESSION", nargs="?", default="last", help="id, its beginning, folder, or last"
+    )
+    attach.add_argument("--take-over", action="store_true", help="put out a client that is attached now")
+    _add_screen_options(attach)
+    attach.set_defaults(command=_attach)
+
+
+def _add_open(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    opened = commands.add_parser("open", help="look at a recorded session, without torch", allow_abbrev=False)
+    opened.add_argument("session", metavar="SESSION", help="id, its beginning, folder, or last")
+    _add_screen_options(opened)
+    opened.set_defaults(command=_open)
+
+
+def _add_screen_options(parser: argparse.ArgumentParser) -> None:
+    """How the screen looks; the configuration file (`amptui paths`) gives what is not given here."""
+    parser.add_argument("--theme", choices=("dark", "light", "plain"), help="colours; NO_COLOR always means plain")
+    parser.add_argument("--ascii", action="store_true", default=None, help="plain ASCII marks and plots")
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    parser.add_argument("--paints", type=float, metavar="N", help="paints a second, at most (default 8, over SSH 4)")
+
+
+def _add_sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    sessions = commands.add_parser("sessions", help="list the sessions", allow_abbrev=False)
+    sessions.set_defaults(command=_sessions)
+
+
+def _add_paths(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    paths = commands.add_parser("paths", help="where everything is kept", allow_abbrev=False)
+    paths.set_defaults(command=_paths)
+
+
+def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    doctor = commands.add_parser(
+        "doctor", help="what this terminal, torch and device can do, and what not", allow_abbrev=False
+    )
+    doctor.add_argument("--python", metavar="PATH", help="the project's own interpreter")
+    doctor.set_defaults(command=_doctor)
 
 
 def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -92,6 +154,61 @@ def _add_new(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     new = commands.add_parser("new", help="write a commented project file to start from", allow_abbrev=False)
     new.add_argument("file", metavar="FILE", help="the Python file to write; it must not exist")
     new.set_defaults(command=_new)
+
+
+def _run(given: argparse.Namespace) -> int:
+    from amptui.ui.commands import run  # noqa: PLC0415
+
+    return _on_screen(given, lambda screen: run(_settings(given), screen))
+
+
+def _attach(given: argparse.Namespace) -> int:
+    from amptui.ui.commands import attach  # noqa: PLC0415
+
+    return _on_screen(given, lambda screen: attach(given.session, screen, take_over=given.take_over))
+
+
+def _open(given: argparse.Namespace) -> int:
+    from amptui.ui.commands import open_session  # noqa: PLC0415
+
+    return _on_screen(given, lambda screen: open_session(given.session, screen))
+
+
+def _on_screen(given: argparse.Namespace, shown: Callable[[ScreenSettings], int]) -> int:
+    """`shown` with the screen's options; one message for what keeps it from starting."""
+    from amptui.project import ProjectError  # noqa: PLC0415
+    from amptui.session.errors import SessionError  # noqa: PLC0415
+    from amptui.spec.error import SpecError  # noqa: PLC0415
+    from amptui.ui.screen_settings import ScreenSettings  # noqa: PLC0415
+
+    mouse = False if given.no_mouse else None
+    try:
+        return shown(ScreenSettings(theme=given.theme, ascii=given.ascii, mouse=mouse, paints=given.paints))
+    except (SpecError, ProjectError, SessionError) as error:
+        print(f"amptui: {safe_text(str(error), 4000, lines=True)}", file=sys.stderr)
+        return FAILED
+
+
+def _sessions(_given: argparse.Namespace) -> int:
+    from amptui.ui.listing import session_lines  # noqa: PLC0415
+
+    print("\n".join(session_lines()))
+    return 0
+
+
+def _paths(_given: argparse.Namespace) -> int:
+    from amptui.ui.listing import path_lines  # noqa: PLC0415
+
+    print("\n".join(path_lines()))
+    return 0
+
+
+def _doctor(given: argparse.Namespace) -> int:
+    from amptui.ui.doctor import examination  # noqa: PLC0415
+
+    lines, healthy = examination(_absolute(given.python) or sys.executable)
+    print("\n".join(lines))
+    return 0 if healthy else 1
 
 
 def _check(given: argparse.Namespace) -> int:

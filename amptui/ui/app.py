@@ -1,0 +1,345 @@
+"""The program on the screen: keys become actions, events become a new state, and a clock paints what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import BindingType
+from textual.screen import Screen as TextualScreen
+
+from amptui.project import Criteria
+from amptui.protocol.commands import Command
+from amptui.protocol.events import Event
+from amptui.session.death import EngineDeath
+from amptui.session.errors import SessionError
+from amptui.session.state import SessionState
+from amptui.text import safe_text
+from amptui.ui import clipboard, editing
+from amptui.ui.dialogs import questions
+from amptui.ui.dialogs.question import Question
+from amptui.ui.engine_room import EngineRoom
+from amptui.ui.keys import KEYS, Key, keymap, textual_bindings
+from amptui.ui.main_screen import LAYOUT, MainScreen
+from amptui.ui.moves import STAGES, Mode, Page, Situation, active
+from amptui.ui.paint import PaintClock
+from amptui.ui.session_view import SessionView
+from amptui.ui.stages.criteria import CriteriaStage
+from amptui.ui.stages.help import HelpPage
+from amptui.ui.stages.stage import Shown
+from amptui.ui.start import Start
+from amptui.ui.steering import Steering
+from amptui.ui.terminal import TerminalGuard
+from amptui.ui.theme import textual_theme
+from amptui.ui.way_back import WayBack
+from amptui.ui.widgets.lines import LineWidget
+from amptui.ui.widgets.table import TablePane
+
+#: Keys of panes are declared by the panes.
+_OF_PANES = ("Move", "Table", "Plot")
+
+
+class AmptuiApp(App[int]):
+    """One session on the screen: run, attached to, or recorded."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*textual_bindings([key for key in KEYS if key.group not in _OF_PANES])]
+    CSS = LAYOUT
+
+    def __init__(self, start: Start, guard: TerminalGuard | None = None) -> None:
+        super().__init__()
+        self.start = start
+        self.guard = guard
+        self.register_theme(textual_theme(start.look.theme))
+        self.theme = f"amptui-{start.look.theme}"
+        self.set_keymap(keymap(start.keys))
+        self.view = SessionView(start.folder.path)
+        self.room = EngineRoom(start.folder, start.settings, self.take)
+        self.steering = Steering(self)
+        self.way_back = WayBack(self)
+        self._update = ""
+        self._followed: str | None = None
+        self._before_help: Page = "project"
+        self._main = MainScreen(start.look, start.keys)
+        #: What to print once the terminal is back.
+        self.last_words = ""
+
+    def get_default_screen(self) -> MainScreen:
+        return self._main
+
+    # From events to the screen.
+
+    def on_mount(self) -> None:
+        if self.guard is not None:
+            self.guard.listen(self._end_at_once)
+        self._clock = PaintClock(self._paint, self.set_timer, self.start.paints)
+        self._paint()
+        self.call_after_refresh(self._begin)
+
+    async def _begin(self) -> None:
+        """After the first paint: the engine, or what was recorded."""
+        try:
+            if self.start.how == "run":
+                self.room.start()
+            elif self.start.how == "attach":
+                await self.room.attach(take_over=self.start.take_over)
+            else:
+                await self.room.replay()
+        except SessionError as error:
+            self.last_words = f"amptui: {safe_text(str(error), 2000)}"
+            self.exit(2)
+            return
+        if self.start.how != "run":
+            await self._main.go(self.view.state.stage or "project")
+            self._followed = self.view.state.stage
+        self.repaint()
+
+    def take(self, event: Event | EngineDeath) -> None:
+        """One thing that was told."""
+        self.view.take(event)
+        self.way_back.notice(event)
+        self.repaint()
+
+    def repaint(self) -> None:
+        self._clock.request()
+
+    def _paint(self) -> None:
+        if not self._main.is_mounted or self._main.is_current is False:
+            return
+        self._follow()
+        names = self.view.update_names
+        if self._update not in names:
+            self._update = names[0] if names else ""
+        self._main.show(Shown(self.view, self.situation, self._update))
+
+    def _follow(self) -> None:
+        """Goes along where the engine enters another stage, if one was looking at the stage before."""
+        stage = self.view.state.stage
+        if stage is None or stage == self._followed:
+            return
+        if self._main.page in (self._followed, "project") or self._main.page == STAGES[STAGES.index(stage) - 1]:
+            self.run_worker(self._main.go(stage), exclusive=True)
+            self.call_after_refresh(self.repaint)
+        self._followed = stage
+
+    @property
+    def situation(self) -> Situation:
+        mode: Mode = "recorded" if self.start.how == "open" else "live"
+        starting = self.view.state.engine == "starting"
+        connected = self.room.connected or starting
+        return Situation(self.view.state, self._main.page, mode, connected, self.way_back.underway)
+
+    # What steering and the way back need.
+
+    @property
+    def state(self) -> SessionState:
+        return self.view.state
+
+    @property
+    def connected(self) -> bool:
+        return self.room.connected
+
+    def send(self, command: Command) -> None:
+        self.room.send(command)
+        self.repaint()
+
+    def ask(self, question: Question, answered: Callable[[str], None]) -> None:
+        def done(answer: str | None) -> None:
+            if answer is not None:
+                answered(answer)
+            self.repaint()
+
+        self._main.ask(question, done)
+
+    def go(self, page: Page) -> None:
+        async def change() -> None:
+            await self._main.go(page)
+            self.repaint()
+
+        if page in STAGES:
+            self._followed = self.view.state.stage
+        self.run_worker(change(), exclusive=True)
+
+    def changed_criteria(self, criteria: Criteria | None) -> None:
+        for stage in self._main.query(CriteriaStage):
+            stage.changed = criteria
+        self.repaint()
+
+    def later(self, seconds: float, callback: Callable[[], None]) -> object:
+        return self.set_timer(seconds, callback)
+
+    def restart_engine(self) -> None:
+        if self.room.can_start:
+            self.run_worker(self.room.restart(), group="engine", exclusive=True)
+
+    # Keys.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what does something now; the framework's own actions always."""
+        known = {key.id for key in self.start.keys if key.group not in _OF_PANES}
+        return action in active(self.situation) if action in known else super().check_action(action, parameters)
+
+    def action_phase(self) -> None:
+        self.steering.phase()
+
+    def action_iteration(self) -> None:
+        self.steering.iteration()
+
+    def action_proceed(self) -> None:
+        self.steering.proceed()
+
+    def action_until(self) -> None:
+        self.steering.until()
+
+    def action_unattended(self) -> None:
+        self.steering.unattended()
+
+    def action_extend(self) -> None:
+        self.steering.extend()
+
+    def action_pause(self) -> None:
+        self.steering.pause()
+
+    def action_retry(self) -> None:
+        self.steering.retry()
+
+    def action_cancel(self) -> None:
+        self.steering.cancel()
+
+    def action_fall_back(self) -> None:
+        self.way_back.ask()
+
+    def action_new_engine(self) -> None:
+        self.restart_engine()
+
+    def action_diagnose(self) -> None:
+        self.go("diagnosis")
+
+    def action_change(self) -> None:
+        self.steering.change(self._main.query_one("#criteria-table", TablePane).view.cursor)
+
+    def action_edit(self) -> None:
+        editing.edit_source(self)
+
+    def _stage(self, number: int) -> None:
+        self.go(STAGES[number - 1])
+
+    def action_stage_1(self) -> None:
+        self._stage(1)
+
+    def action_stage_2(self) -> None:
+        self._stage(2)
+
+    def action_stage_3(self) -> None:
+        self._stage(3)
+
+    def action_stage_4(self) -> None:
+        self._stage(4)
+
+    def action_stage_5(self) -> None:
+        self._stage(5)
+
+    def action_stage_6(self) -> None:
+        self._stage(6)
+
+    def action_stage_7(self) -> None:
+        self._stage(7)
+
+    def action_next_pane(self) -> None:
+        self._main.focus_next()
+
+    def action_previous_pane(self) -> None:
+        self._main.focus_previous()
+
+    def action_zoom(self) -> None:
+        if self._main.maximized is not None:
+            self._main.minimize()
+        elif self._main.focused is not None:
+            self._main.maximize(self._main.focused)
+
+    def action_explain(self) -> None:
+        self._main.toggle_class("-explained")
+        self.call_after_refresh(self.repaint)
+
+    def action_output(self) -> None:
+        self.go("output")
+
+    def action_events(self) -> None:
+        self.go("events")
+
+    def action_other_update(self) -> None:
+        names = self.view.update_names
+        if names:
+            self._update = names[(names.index(self._update) + 1) % len(names)] if self._update in names else names[0]
+        self.repaint()
+
+    def action_filter(self) -> None:
+        tables = [pane for pane in self._main.current.query(TablePane) if pane.display]
+        table = next((pane for pane in tables if pane.has_focus), tables[0] if tables else None)
+        if table is not None:
+            self.ask(questions.filter_text(table.view.filter), table.filter_by)
+
+    async def action_copy(self) -> None:
+        pane = self._main.focused
+        if isinstance(pane, LineWidget) and self._driver is not None:
+            copied = await clipboard.copy(pane.copy_text(), self.start.folder.path, write=self._driver.write)
+            self.notify(copied.sentence, markup=False)
+
+    def action_help(self) -> None:
+        about = self.situation
+
+        async def show() -> None:
+            await self._main.go("help")
+            page = self._main.query_one(HelpPage)
+            page.about, page.keys = about, tuple(self.start.keys)
+            self.repaint()
+
+        if self._main.page != "help":
+            self._before_help = self._main.page
+            self.run_worker(show(), exclusive=True)
+
+    def action_suspend(self) -> None:
+        self.action_suspend_process()
+
+    # Leaving.
+
+    async def action_back(self) -> None:
+        """Out of a zoom, out of a page that is no stage, then out of the program, with a question first."""
+        stage = self.view.state.stage or "project"
+        if self._main.maximized is not None:
+            self._main.minimize()
+        elif self._main.page == "help":
+            self.go(self._before_help)
+        elif self._main.page not in STAGES:
+            self.go(stage)
+        elif self.room.connected:
+            running = "running" in self.view.state.stages.values()
+            self.ask(questions.leave(running=running), self._leave)
+        else:
+            self.exit(0)
+
+    def _leave(self, how: str) -> None:
+        async def end() -> None:
+            await self.room.end()
+            self.exit(0)
+
+        if how == "leave":
+            self._end_at_once()
+        else:
+            self.run_worker(end(), group="engine", exclusive=True)
+
+    def _end_at_once(self) -> None:
+        """The engine stays: it finishes its phase and waits."""
+        if self.room.connected:
+            session = safe_text(self.start.folder.session_id)
+            self.last_words = f"The engine waits. Take it up again: amptui attach {session}"
+            self.room.leave()
+        self.exit(0)
+
+    def get_system_commands(self, screen: TextualScreen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002
+        """Every key that does something now, by its help."""
+        ids = active(self.situation)
+        commands: list[Key] = [key for key in self.start.keys if key.id in ids and key.id != "command_palette"]
+        for key in commands:
+            action = key.id
+            yield SystemCommand(key.help, f"key {key.keys[0]}", lambda action=action: self.run_action(action))

@@ -1,0 +1,92 @@
+"""The commands that need a screen: run, attach and open. Each returns the program's exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from amptui.session.checking import session_name
+from amptui.session.folder import SessionFolder
+from amptui.session.paths import create_session, find_session
+from amptui.spec.run_settings import RunSettings
+from amptui.text import safe_text
+from amptui.ui.screen_settings import ScreenSettings, read_screen_settings
+from amptui.ui.start import Start
+from amptui.ui.terminal import Terminal, refusal, this_terminal
+
+FAILED = 2
+
+
+def run(settings: RunSettings, options: ScreenSettings) -> int:
+    """A new session of the project that `settings` name. Raises SessionError where it cannot be made."""
+    terminal = _terminal()
+    if terminal is None:
+        return FAILED
+    folder = create_session(session_name(settings), Path(settings.session) if settings.session else None)
+    return _show("run", folder, terminal, options, settings=settings)
+
+
+def attach(session: str, options: ScreenSettings, *, take_over: bool = False) -> int:
+    """The engine of `session` that was left waiting. Raises SessionError where there is no such session."""
+    folder = find_session(session)
+    terminal = _terminal()
+    return FAILED if terminal is None else _show("attach", folder, terminal, options, take_over=take_over)
+
+
+def open_session(session: str, options: ScreenSettings) -> int:
+    """A recorded session, only looked at. Raises SessionError where there is no such session."""
+    folder = find_session(session)
+    terminal = _terminal()
+    return FAILED if terminal is None else _show("open", folder, terminal, options)
+
+
+def _terminal() -> Terminal | None:
+    """This terminal; None, with the reason told, where no screen can be drawn on it."""
+    terminal = this_terminal()
+    why = refusal(terminal)
+    if why is None:
+        return terminal
+    print(f"amptui: {why}", file=sys.stderr)
+    return None
+
+
+def _show(
+    how: str,
+    folder: SessionFolder,
+    terminal: Terminal,
+    options: ScreenSettings,
+    *,
+    settings: RunSettings | None = None,
+    take_over: bool = False,
+) -> int:
+    """Runs the screen to its end; the terminal is restored whatever ends it."""
+    os.environ["TEXTUAL_COLOR_SYSTEM"] = terminal.colour_system
+    os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    from amptui.ui.app import AmptuiApp  # noqa: PLC0415 - reads the variables above when it is imported
+    from amptui.ui.terminal import TerminalGuard  # noqa: PLC0415
+    from amptui.ui.theme import Look, theme_for  # noqa: PLC0415
+
+    chosen = read_screen_settings().overridden_by(options)
+    look = Look(theme=theme_for(os.environ, chosen.theme), ascii=bool(chosen.ascii) or terminal.wants_ascii)
+    if terminal.colours == "none":
+        look = replace(look, theme="plain")
+    start = Start(
+        how=how,  # type: ignore[arg-type]
+        folder=folder,
+        settings=settings,
+        take_over=take_over,
+        look=look,
+        keys=chosen.bindings(),
+        paints=chosen.paints or terminal.paints_per_second,
+        mouse=chosen.mouse is not False,
+    )
+    with TerminalGuard() as guard:
+        app = AmptuiApp(start, guard)
+        code = app.run(mouse=start.mouse)
+    if app.last_words:
+        print(app.last_words, file=sys.stderr)
+    elif how != "open":
+        print(f"Look at it again: amptui open {safe_text(folder.session_id)}", file=sys.stderr)
+    return guard.exit_code or code or app.return_code or 0

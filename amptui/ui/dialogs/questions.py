@@ -1,0 +1,128 @@
+"""The questions that the screen asks."""
+
+from __future__ import annotations
+
+import math
+
+from amptui.findings.judgement import Proposal
+from amptui.project import Criteria
+from amptui.protocol.commands import Condition, ConditionName
+from amptui.report.figures import figure
+from amptui.session.state import SessionState
+from amptui.ui.criteria_form import value_of, with_value
+from amptui.ui.dialogs.question import Option, Question, sentence
+
+_CONDITIONS: tuple[tuple[str, ConditionName, str, str | None], ...] = (
+    ("k", "skip", "an update is skipped or withheld", None),
+    ("d", "scale_drop", "the loss scale drops", None),
+    ("f", "nonfinite", "anything is not finite", None),
+    ("n", "norm", "a gradient norm above …", "10"),
+    ("l", "loss", "a loss above …", "10"),
+    ("s", "step", "step …", ""),
+    ("t", "stall", "no update applied in … iterations", "5"),
+)
+
+
+def fall_back(state: SessionState) -> Question:
+    """F again confirms."""
+    running = "running" in state.stages.values()
+    words = [sentence("Put weights, optimizer, buffers and random state back to the FP32 checkpoint?")]
+    if running:
+        words.append(sentence("What runs now ends at its next safe point. What has been recorded stays.", "dim"))
+    return Question(title="fall back to FP32", paragraphs=words, options=[Option("F", "fall back", "yes")], role="warn")
+
+
+def engine_hangs(seconds: float) -> Question:
+    """The engine has not come to a safe point."""
+    return Question(
+        title="the engine does not answer",
+        paragraphs=[
+            sentence(
+                f"It has not come to a safe point in {seconds:.0f} seconds: one of your project's functions is still "
+                "running, or hangs."
+            ),
+            sentence("The checkpoint is on disk and does not need this engine.", "dim"),
+        ],
+        options=[
+            Option("N", "end this engine, start a new one and restore the checkpoint there", "new"),
+            Option("w", "wait on", "wait"),
+        ],
+        role="warn",
+    )
+
+
+def until() -> Question:
+    return Question(
+        title="run until …",
+        options=[Option(key, label, name) for key, name, label, _ in _CONDITIONS],
+    )
+
+
+def until_value(name: str) -> Question | None:
+    """Asks for the figure of a condition that has one."""
+    label, proposed = next((label, value) for _, known, label, value in _CONDITIONS if known == name)
+    if proposed is None:
+        return None
+    return Question(title=f"run until {label}", entry=proposed, check=lambda text: condition(name, text))
+
+
+def condition(name: str, text: str = "") -> Condition:
+    """The condition `name`; ValueError where its figure is none."""
+    known: ConditionName = next(known for _, known, _, _ in _CONDITIONS if known == name)
+    if known in ("skip", "scale_drop", "nonfinite"):
+        return Condition(name=known)
+    try:
+        value = float(text.replace(",", "").strip())
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise ValueError("write a number from 0, such as 10")
+    return Condition(name=known, value=value)
+
+
+def criterion(proposal: Proposal, criteria: Criteria) -> Question:
+    """A new value for one criterion."""
+    return Question(
+        title=proposal.name,
+        paragraphs=[sentence(f"Proposed: {figure(proposal.value)}. {proposal.reason}", "dim")],
+        entry=_plain(value_of(criteria, proposal.name)),
+        check=lambda text: with_value(criteria, proposal.name, text),
+    )
+
+
+def _plain(value: object) -> str:
+    return "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def reason(state: SessionState) -> Question:
+    """Locked criteria change only with a written reason."""
+    after = "A trial has run under them. " if state.trials else ""
+    return Question(
+        title="why are the locked criteria changed?",
+        paragraphs=[
+            sentence(f"{after}The reason is kept with the new revision, and every revision stays on record.", "dim")
+        ],
+        entry="",
+        check=_written,
+    )
+
+
+def _written(text: str) -> None:
+    if not text.strip():
+        raise ValueError("write a reason, or leave with esc")
+
+
+def leave(*, running: bool) -> Question:
+    words = "A trial can be taken up again: it pauses at its next phase, and waits." if running else ""
+    return Question(
+        title="leave amptui?",
+        paragraphs=[sentence(words, "dim")] if words else [],
+        options=[
+            Option("l", "leave the engine waiting: amptui attach comes back to it", "leave"),
+            Option("e", "end the engine; the session's files stay", "end"),
+        ],
+    )
+
+
+def filter_text(now: str) -> Question:
+    return Question(title="show only rows that contain", entry=now)

@@ -1,0 +1,63 @@
+"""`e`: the line in question in the user's own editor, on the terminal that the screen gives up meanwhile."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from amptui.session.state import SessionState
+from amptui.text import safe_text
+
+if TYPE_CHECKING:
+    from amptui.ui.app import AmptuiApp
+
+#: Editors that take `+LINE FILE`; others get the file alone.
+_TAKE_LINE = ("vi", "vim", "nvim", "view", "nano", "emacs", "emacsclient", "micro", "kak", "joe", "ne", "mg", "jed")
+
+
+def source_line(state: SessionState) -> str | None:
+    """`file:line` of what is most in question: a finding's, a failure's, the loss function's, the project's."""
+    for finding in state.findings:
+        if finding.line:
+            return finding.line
+    for failure in reversed(state.failures):
+        if failure.where:
+            return failure.where
+    if state.refusal is not None and state.refusal.where:
+        return state.refusal.where
+    project = state.project
+    if project is None:
+        return None
+    loss = next((update.loss_at for update in project.updates if update.loss_at), None)
+    return loss or project.defined_at
+
+
+def editor_command(where: str, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The command that opens `where` (`file:line`); $VISUAL, else $EDITOR, else vi."""
+    file, _, line = where.rpartition(":")
+    if not file or not line.isdecimal():
+        file, line = where, ""
+    words = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or "vi") or ["vi"]
+    at = [f"+{line}"] if line and Path(words[0]).name in _TAKE_LINE else []
+    return [*words, *at, file]
+
+
+def edit_source(app: AmptuiApp) -> None:
+    """Opens the line; afterwards says how the change comes into effect."""
+    where = source_line(app.state)
+    if where is None:
+        app.notify("There is no source line to open yet.", severity="warning", markup=False)
+        return
+    command = editor_command(where)
+    try:
+        with app.suspend():
+            subprocess.run(command, check=False)  # noqa: S603 - the user's own editor
+    except OSError as error:
+        reason = safe_text(error.strerror or error)
+        app.notify(f"{safe_text(command[0])} cannot be run ({reason}): set EDITOR", severity="error", markup=False)
+        return
+    app.notify("The engine still runs the code that it loaded; leave and run again to judge the change.", markup=False)

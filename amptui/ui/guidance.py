@@ -1,0 +1,154 @@
+"""The two lines that lead on: what is true now, and what to press next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amptui.findings.words import counted
+from amptui.session.state import SessionState
+from amptui.ui.moves import Page, Situation, next_stage
+from amptui.ui.raster.line import Role
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """`now` says what is true, `press` what to do about it."""
+
+    now: str
+    press: str
+    role: Role = "text"
+
+
+_RECORDED = "1 to 7 show the stages, v the events, o the output, x explains, q leaves."
+
+
+def guidance(now: Situation) -> Guidance:
+    """What the two lines say."""
+    state = now.state
+    if now.mode == "recorded":
+        return Guidance("A recorded session: everything can be looked at, nothing runs.", _RECORDED)
+    if now.falling_back:
+        return Guidance("Falling back: what runs ends at its next safe point, then the checkpoint is restored.", "")
+    if state.engine == "dead" and state.death is not None:
+        return Guidance(
+            state.death.words,
+            _after_death(state),
+            "bad",
+        )
+    if state.engine == "failed" and state.failure is not None:
+        return Guidance(
+            f"The engine met an error of its own: {state.failure.message}", "N starts a new engine, v shows all.", "bad"
+        )
+    if state.engine == "ended" or not now.connected:
+        return Guidance(f"The engine has ended ({state.goodbye or 'left'}).", "N starts a new one, q leaves.", "warn")
+    if state.engine == "starting":
+        return Guidance("The engine is starting: it imports torch and then your project, in a process of its own.", "")
+    if state.refusal is not None:
+        hint = state.refusal.hint or "Correct it and run amptui again."
+        return Guidance(f"Cannot go on: {state.refusal.message}", f"{hint} q leaves.", "bad")
+    if "running" in state.stages.values():
+        return _while_running(now)
+    if state.fell_back is not None:
+        return _fell_back(state)
+    return _between(now)
+
+
+def _after_death(state: SessionState) -> str:
+    if state.checkpoints:
+        return "F starts a new engine and restores the FP32 checkpoint, N only starts it, o shows the last output."
+    return "N starts a new engine, o shows its last output, q leaves."
+
+
+def _fell_back(state: SessionState) -> Guidance:
+    assert state.fell_back is not None
+    tensors = counted(state.fell_back.verified, "tensor")
+    proven = "bit for bit" if state.fell_back.proven else "(bit for bit not proven: see 2 Baseline)"
+    return Guidance(
+        f"Back at the FP32 checkpoint: {tensors} compared after the restore, equal {proven}.",
+        "c runs the trial again from here, s steps through it, q leaves.",
+        "good",
+    )
+
+
+def _while_running(now: Situation) -> Guidance:
+    state = now.state
+    if now.in_trial:
+        return _in_trial(now)
+    progress = state.progress
+    part = f": {progress.what} {progress.done:,} of {progress.total:,}" if progress is not None else ""
+    if state.stages.get("project") == "running":
+        return Guidance(f"Loading your project{part}. Nothing of it is changed on disk.", "")
+    if state.stages.get("baseline") == "running":
+        return Guidance(
+            f"Running the project in true FP32{part}. The trial will be held against this.", "C ends it early."
+        )
+    return Guidance(f"Working{part}.", "")
+
+
+def _in_trial(now: Situation) -> Guidance:
+    state, paused = now.state, now.state.paused
+    trial = state.trial
+    assert trial is not None
+    if now.trip_waits:
+        return Guidance(
+            trial.trips[-1].words,
+            "c take it as the skip it is and go on, r run it again at the new scale, d why, F fall back.",
+            "warn" if trial.trips[-1].record.skipped else "bad",
+        )
+    if paused is not None:
+        return Guidance(
+            f"Paused at step {paused.step:,} ({paused.why}). Nothing runs until you say so.",
+            "s next phase, n next iteration, c run on, u run until…, x explains this phase, F falls back.",
+        )
+    progress = state.progress
+    if progress is not None and progress.what == "cases":
+        return Guidance(
+            f"Trying the cases under the policy: {progress.done:,} of {progress.total:,}. The stretch comes next.", ""
+        )
+    return Guidance("The trial runs; every update is guarded, and the first bad one stops it.", "space pauses.")
+
+
+_DUE: dict[str, tuple[str, str]] = {
+    "baseline": (
+        "The project is loaded, checked, and saved as an FP32 checkpoint. Next: how it behaves in true FP32.",
+        "c runs the FP32 baseline. x explains why there is one.",
+    ),
+    "criteria": (
+        "These are the limits that the trial must hold. Once locked they cannot be bent to fit its result.",
+        "c locks them. enter changes the selected one, ↑ ↓ select.",
+    ),
+    "trial": (
+        "The criteria are locked. Next: the same batches under autocast, every update guarded.",
+        "c runs it and stops at trouble, s goes phase by phase, a runs it through without stopping.",
+    ),
+}
+
+
+def _between(now: Situation) -> Guidance:
+    state = now.state
+    due = next_stage(state)
+    if due == "baseline" and state.stages.get("baseline") == "cancelled":
+        return Guidance("The baseline was ended early.", "c runs it again.", "warn")
+    if due in _DUE:
+        if due == "criteria" and now.page == "baseline":
+            return Guidance(
+                "The baseline is done. Next: what the trial must hold, written down before it runs.",
+                "c goes on to the criteria.",
+            )
+        return Guidance(*_DUE[due])
+    if state.verdict is not None:
+        return _after_verdict(state, now.page)
+    return Guidance("", "")
+
+
+def _after_verdict(state: SessionState, page: Page) -> Guidance:
+    assert state.verdict is not None
+    roles: dict[str, Role] = {"accept": "good", "reject": "bad", "inconclusive": "warn"}
+    role = roles[state.verdict.verdict]
+    more = "c shows the verdict. " if page not in ("verdict", "measure", "report") else ""
+    confirm = "a runs it unattended to confirm, " if state.verdict.interventions else ""
+    return Guidance(
+        state.verdict.words,
+        f"{more}{confirm}t repeats it ten times as long, F puts FP32 back, 7 shows the files.",
+        role,
+    )

@@ -1,0 +1,210 @@
+"""The one screen: title, stages, the page looked at, the explanation, guidance, footer; a question over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.widgets import ContentSwitcher
+
+from amptui.ui import bars
+from amptui.ui.dialogs.dialog import Dialog
+from amptui.ui.dialogs.question import Question
+from amptui.ui.explain import explanation
+from amptui.ui.frugal import FrugalScreen
+from amptui.ui.guidance import guidance
+from amptui.ui.keys import Key, footer
+from amptui.ui.moves import Page, active
+from amptui.ui.raster.line import Line, centred
+from amptui.ui.raster.prose import Paragraph, paragraph
+from amptui.ui.stages.baseline import BaselineStage
+from amptui.ui.stages.criteria import CriteriaStage
+from amptui.ui.stages.diagnosis import DiagnosisStage
+from amptui.ui.stages.help import HelpPage
+from amptui.ui.stages.logs import EventsPage, OutputPage
+from amptui.ui.stages.measure import MeasureStage
+from amptui.ui.stages.project import ProjectStage
+from amptui.ui.stages.report import ReportStage
+from amptui.ui.stages.stage import Shown, Stage
+from amptui.ui.stages.trial import TrialStage
+from amptui.ui.stages.verdict import VerdictStage
+from amptui.ui.terminal import too_small
+from amptui.ui.theme import Look
+from amptui.ui.widgets.bar import Bar
+from amptui.ui.widgets.lines import LineWidget
+from amptui.ui.widgets.text import TextPane, TextValue
+
+#: Where everything stands; classes say how much room there is (`-low`, `-tall`, `-wide`).
+LAYOUT = """
+MainScreen { layers: base over; overflow: hidden; background: $background; }
+#title, #stages, #footer { height: 1; }
+#body { height: 1fr; layout: vertical; }
+#switcher { height: 1fr; width: 1fr; }
+#guidance { height: 3; }
+MainScreen.-wide #guidance { height: 2; }
+#explain { display: none; height: 9; width: 1fr; }
+MainScreen.-explained #explain { display: block; }
+MainScreen.-wide #body { layout: horizontal; }
+MainScreen.-wide #explain { height: 1fr; width: 42; margin-left: 1; }
+#too-small { display: none; layer: over; dock: top; width: 100%; height: 100%; }
+MainScreen.-too-small #too-small { display: block; }
+Stage { height: 1fr; width: 1fr; layout: vertical; }
+
+#baseline { layout: grid; grid-size: 2; grid-columns: 1fr 1fr; grid-rows: 7 1fr; grid-gutter: 0 1; }
+MainScreen.-tall #baseline { grid-rows: 14 1fr; }
+#baseline-told { column-span: 2; }
+#criteria-text { height: 5; }
+MainScreen.-tall #criteria-text { height: 8; }
+#verdict-cases { height: 6; }
+MainScreen.-tall #verdict-cases { height: 12; }
+
+#trial { layout: grid; grid-size: 2; grid-columns: 1fr 1fr; grid-rows: 5 4 5 1fr; grid-gutter: 0 1; }
+#iteration, #layers { column-span: 2; }
+#trial-events { display: none; }
+MainScreen.-tall #trial { grid-rows: 10 7 7 1fr; }
+MainScreen.-wide.-tall #layers { column-span: 1; }
+MainScreen.-wide.-tall #trial-events { display: block; }
+MainScreen.-explained.-low #scale, MainScreen.-explained.-low #updates, MainScreen.-explained.-low #layers {
+    display: none;
+}
+MainScreen.-explained.-low #trial { grid-rows: 4 1fr; }
+"""
+
+#: Pages that are made when they are first looked at: the first paint does without them.
+_PAGES: dict[Page, Callable[..., Stage]] = {
+    "project": ProjectStage,
+    "baseline": BaselineStage,
+    "criteria": CriteriaStage,
+    "trial": TrialStage,
+    "verdict": VerdictStage,
+    "measure": MeasureStage,
+    "report": ReportStage,
+    "output": OutputPage,
+    "events": EventsPage,
+    "diagnosis": DiagnosisStage,
+    "help": HelpPage,
+}
+
+
+class _Line(LineWidget, can_focus=False):
+    """Lines that are handed over ready, by width."""
+
+    def __init__(self, look: Look, *, id: str) -> None:  # noqa: A002
+        super().__init__(look, id=id)
+        self._made: Callable[[int], Line] = lambda _width: ()
+
+    def show(self, made: Callable[[int], Line]) -> None:
+        self._made = made
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> tuple[Line, ...]:
+        return (self._made(width),)[:height]
+
+
+class _TooSmall(LineWidget, can_focus=False):
+    def draw(self, width: int, height: int) -> tuple[Line, ...]:
+        size = self.app.size
+        return centred(too_small(size.width, size.height) or "", width, height, "warn")
+
+
+class MainScreen(FrugalScreen):
+    """Mounts pages as they are asked for and keeps them; `show` paints the page looked at and the lines around it."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall")]
+
+    def __init__(self, look: Look, keys: Sequence[Key], page: Page = "project") -> None:
+        super().__init__(id="_default")
+        self.look = look
+        self._keys = keys
+        self.page: Page = page
+        self._dialog: Dialog | None = None
+        self._focused_before: LineWidget | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Bar(self.look, id="title")
+        yield Bar(self.look, id="stages")
+        with Container(id="body"):
+            with ContentSwitcher(id="switcher", initial=self.page):
+                yield _PAGES[self.page](self.look, id=self.page)
+            yield TextPane(self.look, id="explain")
+        yield TextPane(self.look, id="guidance")
+        yield _Line(self.look, id="footer")
+        yield _TooSmall(self.look, id="too-small")
+
+    def on_mount(self) -> None:
+        self.query_one("#guidance").can_focus = False
+        self._focus_page()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(too_small(event.size.width, event.size.height) is not None, "-too-small")
+
+    @property
+    def current(self) -> Stage:
+        return self.query_one(f"#{self.page}", Stage)
+
+    async def go(self, page: Page) -> None:
+        """Shows `page`, and makes it first where it has never been looked at."""
+        if self.maximized is not None:
+            self.minimize()
+        switcher = self.query_one(ContentSwitcher)
+        if not switcher.query(f"#{page}"):
+            await switcher.add_content(_PAGES[page](self.look, id=page), set_current=False)
+        self.page = page
+        switcher.current = page
+        self._focus_page()
+
+    def _focus_page(self) -> None:
+        panes = [pane for pane in self.current.query(LineWidget) if pane.can_focus and pane.display]
+        prefer = [pane for pane in panes if pane.id in ("criteria-table", "layers")]
+        if self._dialog is None and panes:
+            self.set_focus((prefer or panes)[0], scroll_visible=False)
+
+    def show(self, shown: Shown) -> None:
+        """Paints what differs."""
+        now, glyphs = shown.situation, self.look.glyphs
+        left, right = bars.title(now.state, now.mode, glyphs)
+        self.query_one("#title", Bar).show(left, right)
+        self.query_one("#stages", Bar).show(bars.stages(now, glyphs))
+        lines = guidance(now)
+        words: list[Paragraph | None] = [
+            Paragraph([(lines.now, lines.role)], literal=True),
+            paragraph(lines.press, "key"),
+        ]
+        self.query_one("#guidance", TextPane).show(TextValue(paragraphs=words))
+        ids = active(now)
+        self.query_one("#footer", _Line).show(lambda width: footer(self._keys, ids, width, glyphs=glyphs))
+        if self.has_class("-explained"):
+            title, paragraphs = explanation(now)
+            spaced: list[Paragraph | None] = []
+            for text in paragraphs:
+                spaced += [paragraph(text), None]
+            self.query_one("#explain", TextPane).show(TextValue(title=title, paragraphs=spaced[:-1]))
+        self.current.show(shown)
+
+    # Questions.
+
+    @property
+    def asking(self) -> bool:
+        return self._dialog is not None
+
+    def ask(self, question: Question, answered: Callable[[str | None], None]) -> None:
+        """Asks `question` over the page; one at a time, the newest counts."""
+        if self._dialog is not None:
+            self._dialog.remove()
+        elif isinstance(self.focused, LineWidget):
+            self._focused_before = self.focused
+
+        def done(answer: str | None) -> None:
+            if self._dialog is not None:
+                self._dialog.remove()
+            self._dialog = None
+            if self._focused_before is not None and self._focused_before.display:
+                self.set_focus(self._focused_before, scroll_visible=False)
+            answered(answer)
+
+        self._dialog = Dialog(self.look, question, done)
+        self.mount(self._dialog)

@@ -1,0 +1,86 @@
+"""How the screen is to look and which keys it has: from the command line, and from the configuration file.
+
+# ~/.config/amptui/config.yaml
+theme: light          # dark, light or plain
+ascii: false
+mouse: true
+paints: 4             # a second, at most
+keys:
+  phase: S
+  copy: y, ctrl+y
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from amptui.spec.error import SpecError
+from amptui.ui.keys import KEYS, Key, rebind
+
+if TYPE_CHECKING:
+    from amptui.spec.strict_yaml import YamlNode
+    from amptui.spec.value_reader import ValueReader
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScreenSettings:
+    """What is not given is None and leaves the choice to the terminal."""
+
+    theme: str | None = None
+    ascii: bool | None = None
+    mouse: bool | None = None
+    paints: float | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    def overridden_by(self, other: ScreenSettings) -> ScreenSettings:
+        given = {f.name: getattr(other, f.name) for f in fields(other) if getattr(other, f.name) is not None}
+        return replace(self, **{**given, "keys": {**self.keys, **other.keys}})
+
+    def bindings(self) -> tuple[Key, ...]:
+        """The keys, with those that were bound otherwise."""
+        return rebind(KEYS, self.keys)
+
+
+def config_path() -> Path:
+    """Where the configuration file is looked for; it need not exist."""
+    import platformdirs  # noqa: PLC0415 - the client's own library
+
+    return platformdirs.user_config_path("amptui", appauthor=False) / "config.yaml"
+
+
+def read_screen_settings(path: Path | None = None) -> ScreenSettings:
+    """The configuration file's settings, none where there is no file. Raises SpecError with file, line and column."""
+    path = path or config_path()
+    if not path.exists():
+        return ScreenSettings()
+    from amptui.spec.strict_yaml import YamlFile  # noqa: PLC0415 - most people have no such file
+    from amptui.spec.value_reader import ValueReader  # noqa: PLC0415
+
+    file = YamlFile(path)
+    root = file.document()
+    if root is None:
+        return ScreenSettings()
+    reader = ValueReader(file)
+    given: dict[str, object] = {}
+    for key, node, _ in reader.entries(root, "", ["theme", "ascii", "mouse", "paints", "keys"]):
+        given[key] = _value(reader, node, key)
+    settings = ScreenSettings(**given)  # type: ignore[arg-type]
+    try:
+        settings.bindings()
+    except ValueError as error:
+        raise SpecError("settings", str(error), where=str(path)) from error
+    return settings
+
+
+def _value(reader: ValueReader, node: YamlNode, key: str) -> object:
+    if key == "theme":
+        return reader.text(node, key, "dark")
+    if key in ("ascii", "mouse"):
+        return reader.flag(node, key)
+    if key == "paints":
+        return reader.number(node, key)
+    known = [binding.id for binding in KEYS]
+    return {name: reader.text(value, f"keys.{name}", "S") for name, value, _ in reader.entries(node, key, known)}

@@ -1,0 +1,108 @@
+"""Stage 3, Criteria: a form of limits, each with its reason, locked before the trial runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.app import ComposeResult
+
+from amptui.findings.judgement import Proposal
+from amptui.project import Criteria
+from amptui.report.figures import figure, short_digest
+from amptui.session.state import SessionState
+from amptui.ui.criteria_form import value_of
+from amptui.ui.raster.line import Role
+from amptui.ui.raster.prose import Paragraph, paragraph
+from amptui.ui.raster.table import Table, TableColumn, TableRow
+from amptui.ui.stages.stage import Shown, Stage
+from amptui.ui.widgets.table import TablePane
+from amptui.ui.widgets.text import TextPane, TextValue
+
+COLUMNS = (
+    TableColumn(title="criterion", width=24, cut="start"),
+    TableColumn(title="limit", width=10, align="right"),
+    TableColumn(title="from", width=8),
+    TableColumn(title="reason"),
+)
+
+_MEANS = {
+    "decision_changes": "How many cases may decide otherwise than FP32 did.",
+    "tie": "same: where candidates tie, the FP32 choice must stand. any: each of the tied will do.",
+    "quality_drop": "How far your own quality measure may fall after the stretch.",
+    "applied_share": "The share of updates that must reach the weights, from the first applied one on.",
+    "progress": "How far the mean loss of the last quarter may lie above the baseline's; none only shows it.",
+}
+
+
+def criteria_table(state: SessionState, changed: Criteria | None) -> Table:
+    """One row a criterion; `changed` holds what the user has written and not locked yet."""
+    proposals = _proposals(state)
+    rows = [_row(proposal, changed) for proposal in proposals]
+    return Table(columns=COLUMNS, rows=rows, empty="the baseline proposes them: run it first")
+
+
+def _proposals(state: SessionState) -> Sequence[Proposal]:
+    return state.proposed.proposals if state.proposed is not None else state.locked.proposals if state.locked else ()
+
+
+def _row(proposal: Proposal, changed: Criteria | None) -> TableRow:
+    value, origin = proposal.value, "project" if proposal.given else "amptui"
+    role: Role = "text"
+    reason = proposal.reason
+    if changed is not None:
+        now = value_of(changed, proposal.name)
+        if now != proposal.value:
+            value, origin, role = now, "you", "accent"
+            reason = f"proposed was {figure(proposal.value)}: {reason}"
+    return TableRow(
+        id=proposal.name,
+        values=(proposal.name.removeprefix("outputs."), figure(value), origin, reason),
+        role=role,
+    )
+
+
+def criterion_text(state: SessionState, selected: str | None) -> TextValue:
+    """The lock, and the selected criterion in full."""
+    paragraphs: list[Paragraph | None] = []
+    locked = state.locked
+    if locked is not None:
+        when = "after a trial" if locked.after_trial else "before the trial"
+        text = f"Locked: revision {locked.revision}, {when} · SHA-256 {short_digest(locked.digest)}"
+        paragraphs.append(paragraph(text, "good", lead="✓ ", lead_role="good"))
+        if locked.reason:
+            paragraphs.append(paragraph(f"Reason: {locked.reason}", "dim"))
+    elif state.proposed is not None:
+        paragraphs.append(paragraph("Not locked yet.", "warn", lead="! ", lead_role="warn"))
+    proposal = next((p for p in _proposals(state) if p.name == selected), None)
+    if proposal is not None:
+        paragraphs.append(Paragraph([(f"{proposal.name}: ", "strong"), (meaning(proposal.name), "text")]))
+        paragraphs.append(Paragraph([("Because: ", "dim"), (proposal.reason, "text")]))
+    return TextValue(title="the selected criterion", paragraphs=paragraphs)
+
+
+def meaning(name: str) -> str:
+    """What a criterion asks, in words."""
+    if name in _MEANS:
+        return _MEANS[name]
+    if name.startswith("outputs.gradient."):
+        return "Largest difference of a layer's first gradient, as a share of its norm."
+    if name.endswith("rtol"):
+        return "Allowed difference as a share of the baseline's value; it adds to atol."
+    return "Allowed difference in the output's own unit; it adds to rtol × |baseline|."
+
+
+class CriteriaStage(Stage):
+    #: What the user has written and not locked yet.
+    changed: Criteria | None = None
+
+    def compose(self) -> ComposeResult:
+        yield TablePane(self.look, id="criteria-table")
+        yield TextPane(self.look, id="criteria-text")
+
+    def show(self, shown: Shown) -> None:
+        state = shown.view.state
+        table = self.query_one(TablePane)
+        table.show(criteria_table(state, self.changed))
+        if table.view.cursor is None and _proposals(state):
+            table.action_down()
+        self.query_one(TextPane).show(criterion_text(state, table.view.cursor))

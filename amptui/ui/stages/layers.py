@@ -1,0 +1,57 @@
+"""The gradient by layer: the norm now, FP32's at the same step, the share of the whole, and the largest so far."""
+
+from __future__ import annotations
+
+import math
+
+from amptui.protocol.facts import UpdateFacts, UpdateRecord
+from amptui.session.state import SessionState
+from amptui.ui.raster.table import Table, TableColumn, TableRow
+from amptui.ui.session_view import SessionView
+
+COLUMNS = (
+    TableColumn(title="layer", cut="start"),
+    TableColumn(title="norm", width=9, align="right"),
+    TableColumn(title="FP32", width=9, align="right"),
+    TableColumn(title="share", width=7, align="right", unit=" %"),
+    TableColumn(title="highest", width=9, align="right"),
+)
+
+
+def layers_table(view: SessionView, facts: UpdateFacts | None) -> Table:
+    """One row a parameter of the update; a norm of 0 means that nothing reached it, none that it has no gradient."""
+    if facts is None:
+        return Table(columns=COLUMNS, empty="no update")
+    record = newest_record(view.state, view.update(facts.name, view.trial).last, facts.name)
+    if record is None:
+        return Table(columns=COLUMNS, empty="gradients show here once the trial runs")
+    fp32 = view.update(facts.name, view.baseline).layer_norms.get(record.step)
+    highest = view.update(facts.name, view.trial).highest
+    rows = []
+    for place, (layer, norm) in enumerate(zip(facts.layers, record.norms, strict=False)):
+        beside = fp32[place] if fp32 is not None and place < len(fp32) else -1.0
+        most = highest[place] if place < len(highest) else -1.0
+        values = (layer, _norm(norm), _norm(beside), _share(norm, record.norm), _norm(most))
+        rows.append(TableRow(id=layer, values=values, role="text" if math.isfinite(norm) else "bad"))
+    return Table(columns=COLUMNS, rows=rows)
+
+
+def newest_record(state: SessionState, last: UpdateRecord | None, update: str) -> UpdateRecord | None:
+    """The update's last record; that of the trip where the guard holds a newer one back."""
+    trial = state.trial
+    if trial is not None and trial.trips and state.paused is not None:
+        tripped = trial.trips[-1].record
+        if tripped.update == update and (last is None or tripped.step > last.step):
+            return tripped
+    return last
+
+
+def _norm(value: float) -> float | None:
+    return None if value < 0 else value
+
+
+def _share(norm: float, total: float) -> float | None:
+    """Percent of the whole gradient's squared norm."""
+    if norm < 0 or not math.isfinite(norm) or not math.isfinite(total) or total <= 0:
+        return None
+    return round(100.0 * (norm / total) ** 2, 1)

@@ -1,0 +1,95 @@
+"""`F`: from anywhere after the checkpoint was written back to it, also while a phase hangs or the engine is dead.
+
+What runs is asked to end at its next safe point; then the restore is sent. Where that takes too long, a new engine is
+offered; it opens the project, restores the checkpoint of the session, and compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from amptui.protocol import events as told
+from amptui.protocol.commands import Cancel, Command, FallBack
+from amptui.protocol.events import Event
+from amptui.session.death import EngineDeath
+from amptui.session.state import SessionState
+from amptui.ui.dialogs import questions
+from amptui.ui.dialogs.question import Question
+
+#: Seconds that a phase may take to its end before a new engine is offered.
+PATIENCE_S = 5.0
+
+
+class Surroundings(Protocol):
+    """What the way back needs of the screen."""
+
+    @property
+    def state(self) -> SessionState: ...
+
+    @property
+    def connected(self) -> bool: ...
+
+    def send(self, command: Command) -> None: ...
+
+    def ask(self, question: Question, answered: Callable[[str], None]) -> None: ...
+
+    def later(self, seconds: float, callback: Callable[[], None]) -> object: ...
+
+    def restart_engine(self) -> None:
+        """Ends the engine whatever it does, starts a new one for the session and opens the project there."""
+
+
+class WayBack:
+    """One fall back at a time, from the question to the restored checkpoint."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._around = surroundings
+        #: Whether a fall back was asked for and has neither ended nor been refused.
+        self.underway = False
+        self._sent = False
+
+    def ask(self) -> None:
+        """`F`; `F` again confirms."""
+        self._around.ask(questions.fall_back(self._around.state), lambda _: self.begin())
+
+    def begin(self) -> None:
+        state = self._around.state
+        self.underway, self._sent = True, False
+        if not self._around.connected or state.engine in ("dead", "ended", "failed"):
+            self._around.restart_engine()
+        elif "running" in state.stages.values():
+            self._around.send(Cancel())
+            self._around.later(PATIENCE_S, self._look_again)
+        else:
+            self._restore()
+
+    def notice(self, event: Event | EngineDeath) -> None:
+        """Goes on when what ran has ended; ends with the restore or with what stands in its way."""
+        if not self.underway:
+            return
+        if isinstance(event, EngineDeath):
+            self._around.restart_engine()
+        elif isinstance(event, told.FellBack | told.Refused):
+            self.underway = False
+        elif isinstance(event, told.StageEnded) and not self._sent and self._around.state.project is not None:
+            self._restore()
+
+    def _restore(self) -> None:
+        self._sent = True
+        self._around.send(FallBack())
+        self._around.later(PATIENCE_S, self._look_again)
+
+    def _look_again(self) -> None:
+        """The engine has had its time: still nothing means that user code hangs."""
+        if self.underway:
+            self._around.ask(questions.engine_hangs(PATIENCE_S), self._decided)
+
+    def _decided(self, choice: str) -> None:
+        if not self.underway:
+            return
+        if choice == "new":
+            self._sent = False
+            self._around.restart_engine()
+        else:
+            self._around.later(PATIENCE_S, self._look_again)
