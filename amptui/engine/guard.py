@@ -8,6 +8,7 @@ it looks at the gradient before the division by the scale, so norms are checked 
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ class Guard:
     buffer_states: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._seen = self.live.buffer_objects()
         self.buffers = self.live.float_buffers()
         self.buffer_states = {name: _state(buffer) for name, buffer in self.buffers.items()}
 
@@ -55,7 +57,7 @@ class Guard:
         """Reads everything that decides about this update in one transfer, after `unscale_`."""
         gradients = [p.grad for p in update.parameters if p.grad is not None]
         norms = norms_of(gradients)
-        self.buffers = self.live.float_buffers()  # a forward may have put another tensor in a buffer's place
+        self._look_for_replaced_buffers()
         buffer_norms = norms_of(list(self.buffers.values()))
         found_inf, scale = self._scaler_state(update) if norms else ([], [])
         extras = [value for values in shown.values() for value in values if isinstance(value, Tensor)]
@@ -131,6 +133,12 @@ class Guard:
         found = self.scaler._found_inf_per_device(update.update.optimizer)
         return list(found.values()), [self.scaler._scale]
 
+    def _look_for_replaced_buffers(self) -> None:
+        """A forward may have put another tensor in a buffer's place; looking costs less than naming all of them."""
+        now = self.live.buffer_objects()
+        if len(now) != len(self._seen) or not all(map(operator.is_, now, self._seen)):
+            self._seen, self.buffers = now, self.live.float_buffers()
+
     def _transfer(self, values: Sequence[Tensor]) -> list[float]:
         """All elements of `values` as Python floats, in order, by one copy to the host."""
         device = self.live.device
@@ -157,8 +165,7 @@ class Guard:
         buffers: tuple[str, ...],
     ) -> tuple[Outcome, tuple[str, ...]]:
         bad_losses = tuple(f"micro-batch {i}" for i, loss in enumerate(losses) if not math.isfinite(loss))
-        named = [n for n, p in zip(update.facts.layers, update.parameters, strict=True) if p.grad is not None]
-        suspects = [name for name, value in zip(named, norms, strict=True) if not math.isfinite(value)]
+        suspects = () if math.isfinite(norm) else _not_finite(update, norms)
         if bad_losses:
             return "bad_loss", (*bad_losses, *suspects, *buffers)
         if not norms:
@@ -168,7 +175,7 @@ class Guard:
         if not math.isfinite(norm):
             truly = tuple(name for name in suspects if not _finite_gradient(update, name))
             if not truly:  # every element is finite; only the sum of squares left float32
-                return "norm_overflow", tuple(suspects)
+                return "norm_overflow", suspects
             return ("bad_after_unscale" if self.scaler is not None else "bad_gradient"), (*truly, *buffers)
         if buffers:
             return "bad_buffers", buffers
@@ -196,6 +203,12 @@ def _has_step_hooks(optimizer: torch.optim.Optimizer) -> bool:
     module = sys.modules[torch.optim.Optimizer.__module__]  # torch.optim deletes the attribute
     everywhere = getattr(module, "_global_optimizer_pre_hooks", None)
     return own is None or everywhere is None or bool(own) or bool(everywhere)
+
+
+def _not_finite(update: LiveUpdate, norms: Sequence[float]) -> tuple[str, ...]:
+    """Layers whose norm is not finite; `norms` are those of the layers that have a gradient."""
+    named = [name for name, p in zip(update.facts.layers, update.parameters, strict=True) if p.grad is not None]
+    return tuple(name for name, value in zip(named, norms, strict=True) if not math.isfinite(value))
 
 
 def _finite_gradient(update: LiveUpdate, name: str) -> bool:

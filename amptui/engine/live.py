@@ -75,6 +75,10 @@ class LiveProject:
                     found[joined(path, name)] = buffer
         return found
 
+    def buffer_objects(self) -> list[Tensor | None]:
+        """The buffers as they hang in the modules now, unnamed: to see whether one was replaced."""
+        return [buffer for _, module in self._modules_by_path if module._buffers for buffer in module._buffers.values()]
+
     def float_buffers(self) -> dict[str, Tensor]:
         """The floating-point buffers among `buffers`."""
         return {path: buffer for path, buffer in self.buffers().items() if buffer.is_floating_point()}

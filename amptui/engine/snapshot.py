@@ -118,7 +118,7 @@ class BufferSnapshot:
 
     def take(self) -> None:
         """Copies all buffers as they are now, into the same memory."""
-        objects = [buffer for content in self._dicts for buffer in content.values()]
+        objects = [buffer for content in self._dicts if content for buffer in content.values()]
         if len(objects) != len(self._objects) or not all(map(operator.is_, objects, self._objects)):
             self._objects = objects
             self._copies = TensorCopies(reuse=self._copies)

@@ -124,3 +124,21 @@ def test_every_cuda_device_is_captured() -> None:
     assert rng.capture().first_difference(state) == "cuda:0"
     rng.restore(rng.RngState.from_plain(state.as_plain()))
     assert torch.rand(3, device="cuda").tolist() == first
+
+
+def test_what_numpy_drew_is_seen_without_asking_numpy_also_a_kept_normal_deviate() -> None:
+    numpy = pytest.importorskip("numpy")
+    numpy.random.seed(5)
+    first = rng.capture()
+    assert rng.capture(first).numpy is first.numpy, "nothing drawn: the state is shared"
+    drawn = numpy.random.random()
+    assert rng.capture(first) != first
+    rng.restore(first)
+    assert numpy.random.random() == drawn
+    numpy.random.seed(5)
+    numpy.random.randn()  # makes two deviates and keeps the second
+    kept = rng.capture()
+    second = numpy.random.randn()  # takes the kept one; the generator itself does not move
+    assert rng.capture(kept) != kept
+    rng.restore(kept)
+    assert numpy.random.randn() == second
