@@ -11,7 +11,8 @@ from collections import Counter, OrderedDict, defaultdict
 import pytest
 
 from amptui.inspection.nodes import Call, Global, Opaque, mapping_of
-from amptui.inspection.pickle_walk import _OPCODES, walk
+from amptui.inspection.pickle_opcodes import OPCODES
+from amptui.inspection.pickle_walk import walk
 
 
 class Sample:
@@ -39,7 +40,7 @@ def test_plain_values_are_themselves(value: object, protocol: int) -> None:
 
 
 def test_every_opcode_is_known() -> None:
-    assert {opcode.code.encode("latin-1")[0] for opcode in pickletools.opcodes} == {*_OPCODES, pickle.STOP[0]}
+    assert {opcode.code.encode("latin-1")[0] for opcode in pickletools.opcodes} == {*OPCODES, pickle.STOP[0]}
 
 
 @pytest.mark.parametrize("protocol", range(6))

@@ -13,6 +13,8 @@ import time
 def main() -> None:
     runpy.run_path(sys.argv[1])["register_package"]()
     from amptui.inspection import guard, reading, wire
+    from amptui.inspection.command import Answer
+    from amptui.report.inspect_text import inspect_text
 
     with open(sys.argv[2]) as listed:  # noqa: PTH123
         paths = json.load(listed)
@@ -27,6 +29,8 @@ def main() -> None:
             found = reading.inspect_path(path, values=True)
             public = wire.public(wire.unpacked(wire.packed(found)))
             json.dumps(public, allow_nan=False)
+            page = inspect_text(Answer(inspections=(found,)))
+            answer["printable"] = all(line.isprintable() for line in page.split("\n"))
             answer |= {name: public[name] for name in ("readable", "needs_code", "dangerous", "complete")}
             answer["faults"] = [
                 finding["facts"]["code"] for finding in public["findings"] if finding["severity"] == "fault"

@@ -38,6 +38,7 @@ def read_all(tmp_path: Path) -> Iterator[Callable[[list[Path]], list[dict[str, A
         *answers, peak = map(json.loads, done.stdout.splitlines())
         assert [answer["path"] for answer in answers] == [str(path) for path in paths]
         assert [answer for answer in answers if answer["error"]] == []
+        assert all(answer["printable"] for answer in answers)
         assert max(answer["seconds"] for answer in answers) < SECONDS
         assert peak["peak_kb"] < MEGABYTES * 1024
         return answers
