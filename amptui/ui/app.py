@@ -117,10 +117,10 @@ class AmptuiApp(App[int]):
         stage = self.view.state.stage
         if stage is None or stage == self._followed:
             return
-        if self._main.page in (self._followed, "project") or self._main.page == STAGES[STAGES.index(stage) - 1]:
-            self.run_worker(self._main.go(stage), exclusive=True)
-            self.call_after_refresh(self.repaint)
-        self._followed = stage
+        before, self._followed = self._followed, stage
+        looks_on = self._main.page in (before, "project", STAGES[STAGES.index(stage) - 1])
+        if looks_on and not self.way_back.underway:
+            self.go(stage)
 
     @property
     def situation(self) -> Situation:
@@ -156,8 +156,6 @@ class AmptuiApp(App[int]):
             await self._main.go(page)
             self.repaint()
 
-        if page in STAGES:
-            self._followed = self.view.state.stage
         self.run_worker(change(), exclusive=True)
 
     def changed_criteria(self, criteria: Criteria | None) -> None:

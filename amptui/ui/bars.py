@@ -53,14 +53,14 @@ def _doing(state: SessionState, mode: Mode, glyphs: Glyphs) -> Pieces:
 
 
 def stages(now: Situation, glyphs: Glyphs) -> Pieces:
-    """`1 Project ✓  2 Baseline ✓  3 CRITERIA  …`: the one looked at in capitals, a mark for how each ended."""
+    """`1 Project✓ 2 Baseline✓ 3 CRITERIA …`: the one looked at in capitals, a mark for how each ended."""
     pieces: Pieces = []
     for number, stage in enumerate(STAGES, start=1):
         here = now.page == stage
         word = stage.upper() if here else stage.capitalize()
         mark, role = _mark(stage, now.state, glyphs)
         pieces.append((f" {number} {word}", "accent" if here else "text" if mark else "dim"))
-        pieces.append((f" {mark} " if mark else " ", role))
+        pieces.append((mark or " ", role))
     return pieces
 
 

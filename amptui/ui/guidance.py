@@ -55,7 +55,7 @@ def guidance(now: Situation) -> Guidance:
 
 def _after_death(state: SessionState) -> str:
     if state.checkpoints:
-        return "F starts a new engine and restores the FP32 checkpoint, N only starts it, o shows the last output."
+        return "F: new engine and back to the checkpoint. N: new engine. o: its last output."
     return "N starts a new engine, o shows its last output, q leaves."
 
 
@@ -92,13 +92,13 @@ def _in_trial(now: Situation) -> Guidance:
     if now.trip_waits:
         return Guidance(
             trial.trips[-1].words,
-            "c take it as the skip it is and go on, r run it again at the new scale, d why, F fall back.",
+            "c goes on without it, r runs it again at the new scale, d tells why, F falls back.",
             "warn" if trial.trips[-1].record.skipped else "bad",
         )
     if paused is not None:
         return Guidance(
             f"Paused at step {paused.step:,} ({paused.why}). Nothing runs until you say so.",
-            "s next phase, n next iteration, c run on, u run until…, x explains this phase, F falls back.",
+            "s next phase, n next iteration, c run on, u until…, x explains, F falls back.",
         )
     progress = state.progress
     if progress is not None and progress.what == "cases":
@@ -119,7 +119,7 @@ _DUE: dict[str, tuple[str, str]] = {
     ),
     "trial": (
         "The criteria are locked. Next: the same batches under autocast, every update guarded.",
-        "c runs it and stops at trouble, s goes phase by phase, a runs it through without stopping.",
+        "c runs it and stops at trouble, s goes phase by phase, a never stops.",
     ),
 }
 
@@ -133,7 +133,7 @@ def _between(now: Situation) -> Guidance:
         if due == "criteria" and now.page == "baseline":
             return Guidance(
                 "The baseline is done. Next: what the trial must hold, written down before it runs.",
-                "c goes on to the criteria.",
+                "c shows the criteria.",
             )
         return Guidance(*_DUE[due])
     if state.verdict is not None:
@@ -146,7 +146,7 @@ def _after_verdict(state: SessionState, page: Page) -> Guidance:
     roles: dict[str, Role] = {"accept": "good", "reject": "bad", "inconclusive": "warn"}
     role = roles[state.verdict.verdict]
     more = "c shows the verdict. " if page not in ("verdict", "measure", "report") else ""
-    confirm = "a runs it unattended to confirm, " if state.verdict.interventions else ""
+    confirm = "a confirms it unattended, " if state.verdict.interventions else ""
     return Guidance(
         state.verdict.words,
         f"{more}{confirm}t repeats it ten times as long, F puts FP32 back, 7 shows the files.",

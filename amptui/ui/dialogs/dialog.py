@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Vertical
 from textual.widgets import Input
 
@@ -18,6 +19,8 @@ from amptui.ui.raster.prose import Paragraph, prose
 from amptui.ui.theme import Look
 from amptui.ui.widgets.lines import LineWidget
 
+#: Keys that the framework's text entry binds.
+_EDITING = {key for binding in Input.BINDINGS if isinstance(binding, Binding) for key in binding.key.split(",")}
 #: What is answered: an option's value, or the text that was written; None where the question was left.
 Answered = Callable[[str | None], None]
 
@@ -105,8 +108,9 @@ class Dialog(Vertical):
         self._answered(event.value)
 
     def on_key(self, event: events.Key) -> None:
-        """What the text entry leaves over: esc leaves, everything else is not the screen's."""
-        event.stop()
-        event.prevent_default()
+        """What the text entry leaves over: esc leaves, its own keys go on to it, all others end here."""
         if event.key == "escape":
             self._answered(None)
+        if event.key not in _EDITING:
+            event.stop()
+            event.prevent_default()
