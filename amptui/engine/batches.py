@@ -52,7 +52,7 @@ def draw(
     *,
     accumulate: int,
     iterations: int | None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> list[Any]:
     """The batches of the stretch, in order. A list is taken whole unless `iterations` says less."""
     made = source() if callable(source) else source

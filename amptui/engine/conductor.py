@@ -63,7 +63,7 @@ from amptui.protocol.events import (
 )
 from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
-from amptui.session.manifest import FP32
+from amptui.session.manifest import FP32, CheckpointRecord
 from amptui.spec.error import SpecError
 from amptui.spec.reference import parse_reference
 from amptui.spec.resolve import LoadedProject, load_project
@@ -77,7 +77,7 @@ class Conductor:
         self.inbox, self.outbox, self.folder = inbox, outbox, folder
         self.bench: Bench | None = None
         self.baseline: Baseline | None = None
-        self.record: checkpoint.CheckpointRecord | None = None
+        self.record: CheckpointRecord | None = None
         #: The criteria that the project or the command line wrote down, and which of their fields.
         self.given: Criteria | None = None
         self.written: frozenset[str] = frozenset()

@@ -28,7 +28,7 @@ def open_project(
     device: str | None,
     iterations: int | None,
     folder: Path,
-    on_progress: Callable[[int, int], None],
+    on_progress: Callable[[int, int], object],
 ) -> LiveProject:
     """Checks, moves and freezes. Raises `Refusal`, or `UserCodeError` where batches or cases raise."""
     modules = check_modules(project.model)

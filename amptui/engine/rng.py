@@ -137,7 +137,7 @@ def _numpy_words(numpy_random: Any) -> bytes | None:
     interface of the bit generator less than one.
     """
     get = getattr(numpy_random, "get_bit_generator", None)
-    generator = None if get is None else get()
+    generator: Any = None if get is None else get()
     if type(generator).__name__ != "MT19937":
         return None
     return ctypes.string_at(generator.ctypes.state_address, _MT19937_BYTES)

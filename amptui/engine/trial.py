@@ -152,8 +152,13 @@ class Trial:
             if nonfinite_outputs(evaluated):
                 finite = not nonfinite_outputs(self.baseline.cases[evaluated.index])
                 self.locator.case(evaluated, fp32_finite=finite)
+        evidence = tuple(self._beside(evaluated) for evaluated in results)
+        for evaluated, beside in zip(results, evidence, strict=True):
+            beyond = any(d.measured > d.limit and not d.nonfinite for d in beside.differences)
+            if (beyond or beside.decision_stands is False) and not nonfinite_outputs(evaluated):
+                self.locator.deviation(evaluated)
         self.locator.randomness([e for e in self.baseline.cases if self.baseline.randomness[e.case.id]])
-        return tuple(self._beside(evaluated) for evaluated in results)
+        return evidence
 
     def _beside(self, trial: Evaluated) -> CaseEvidence:
         baseline = self.baseline.cases[trial.index]
@@ -223,8 +228,20 @@ class Trial:
         self.first.note(self.bench.live, phase)
         if phase.trip is not None:
             self._on_trip(run, phase.trip)
+        elif phase.name == "check_grads" and phase.step == 0 and phase.update is not None:
+            self._look_at_first_loss(run, phase.update, phase.values["loss"])
         self.bench.between()
         return self.walk.after_phase(phase, run)
+
+    def _look_at_first_loss(self, run: GuardedRun, update: str, loss: float) -> None:
+        """While the weights are still the checkpoint's: why is the first loss too far from FP32's, if it is?"""
+        expected = self.baseline.first.losses.get(update)
+        if expected is None:
+            return
+        atol, rtol = limits_for(self.criteria, "loss")
+        allowed = atol + rtol * abs(expected)
+        if abs(loss - expected) > allowed:
+            self.locator.first_loss(run, self.bench.live.update(update), expected=expected, allowed=allowed)
 
     def _on_record(self, record: IterationRecord) -> None:
         self.course.note(record)

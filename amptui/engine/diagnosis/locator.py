@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from amptui.engine.bench import Bench
+from amptui.engine.diagnosis.deviation import stale_cast, why_case_deviates
 from amptui.engine.diagnosis.randomness import first_random_op
 from amptui.engine.diagnosis.replaying import (
     faithfulness,
@@ -37,6 +38,7 @@ class Locator:
     #: Infinities that a healthy FP32 run has too: masks and sentinels, by place.
     accepted: frozenset[Site] = frozenset()
     traced_cases: int = 0
+    traced_deviations: int = 0
 
     def iteration(self, run: GuardedRun, update: LiveUpdate, record: UpdateRecord, *, fp32_finite: bool) -> None:
         """The origin of a tripped update, by a traced replay on the same weights, batch and RNG."""
@@ -70,6 +72,35 @@ class Locator:
             fp32_ok=fp32_finite,
             replayed="the case was evaluated once more",
         )
+
+    def deviation(self, evaluated: Evaluated) -> None:
+        """Why a case is finite and yet too far off, or decides otherwise."""
+        if self.traced_deviations >= CASES:
+            return
+        self.traced_deviations += 1
+        self.found += why_case_deviates(self.bench, self.policy, evaluated)
+
+    def first_loss(self, run: GuardedRun, update: LiveUpdate, *, expected: float, allowed: float) -> None:
+        """Why the loss of iteration 0 is finite and yet too far from FP32's, on the same weights, batch and RNG."""
+        if stale_cast(run, update, 0, expected=expected, allowed=allowed):
+            self.found.append(
+                Finding(
+                    kind="autocast_state",
+                    severity="fault",
+                    stage="loss",
+                    step=0,
+                    update=update.name,
+                    module="loss",
+                    line=update.facts.loss_at,
+                    fp32_ok=True,
+                    evidence=(
+                        "without autocast's weight cache the loss is FP32's",
+                        "so weights change inside one autocast context, and casts made before are used again",
+                    ),
+                    advice="Open one autocast context per forward, or call torch.clear_autocast_cache() after the "
+                    "weights were changed, or write torch.autocast(…, cache_enabled=False).",
+                )
+            )
 
     def failure(self, run: GuardedRun | None, failure: UserCodeError) -> None:
         """The op, module and line of user code that raised under the policy, by a traced run."""
