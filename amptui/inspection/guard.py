@@ -118,7 +118,7 @@ def refuse(event: str, args: tuple[object, ...]) -> None:
         if not isinstance(flags, int) or flags & _WRITING:
             raise ForbiddenError(f"open for writing: {args[0]!r}")
     elif event in _FORBIDDEN:
-        raise ForbiddenError(event)
+        raise ForbiddenError(f"{event} {args[0]!r:.80}" if args else event)
 
 
 def _warm_codecs() -> None:

@@ -47,6 +47,7 @@ _RECORDS = frozenset(
         "train_results",
     ]
 )
+_MEASURED = re.compile(r"(^|_)(loss(es)?|metrics?|scores?|acc(uracy|uracies)?|history|logs?|best)(_|$)")
 _RNG_NAME = re.compile(r"(^|_)(rng|random)(_|$)|(^|_)rng_|random_states?|manual_seed")
 _DATA_NAME = re.compile(
     r"sampler|data_?loader|dl_state|consumed_(train_)?samples|batch_progress|batches_that_stepped|data_position"
@@ -241,17 +242,30 @@ def _role(inherited: str, key: Node, parent: _Visit, value: Node) -> str:
         return "master_copies"
     if inherited == "optimizer_state":
         return "optimizer_step" if key == "step" else inherited
+    if inherited == "other" and not isinstance(value, Tensor) and _EMA.search(key):
+        return "ema"  # averaged weights that a callback keeps
     if inherited in ("rng", "other", "ema", "master_copies", "optimizer_step"):
         return inherited
     if _RNG_NAME.search(key):
         return "rng"
-    if key in _RECORDS:
+    if key in _RECORDS or (parent.depth == 0 and _is_record(key, parent.node, value)):
         return "other"
     if not isinstance(value, Tensor) and _EMA.search(key):
         return "ema"
     if isinstance(value, Tensor) and parent.depth == 0 and _EMA.search(key):
         return "ema"
     return inherited
+
+
+def _is_record(key: str, root: Node, value: Node) -> bool:
+    """Whether a top entry is a measured value rather than a weight: a loss, or one number beside state dicts."""
+    if not (isinstance(value, list | tuple) or (isinstance(value, Tensor) and value.numel == 1)):
+        return False
+    if _MEASURED.search(key):
+        return True
+    return isinstance(value, Tensor) and any(
+        isinstance(other, dict) for other in islice((mapping_of(root) or {}).values(), 200)
+    )
 
 
 def _join(path: str, key: Node) -> str:

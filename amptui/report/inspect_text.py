@@ -36,6 +36,9 @@ def _page(inspection: Inspection, width: int, ascii_only: bool) -> Iterator[str]
         if not inspection.scalers:
             yield from _field("loss scale", "no scaler state", width)
         yield from _field("steps", _steps(inspection), width)
+        if inspection.learning_rates:
+            rates = ", ".join(f"{rate:g}" for rate in inspection.learning_rates[:6])
+            yield from _field("learning rate", rates, width)
         for role, counts in inspection.dtypes.items():
             words = ", ".join(f"{count:,} {safe_text(dtype, 30)}" for dtype, count in counts.items())
             yield from _field(role.replace("_", " "), words, width)

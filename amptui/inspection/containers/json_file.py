@@ -16,7 +16,7 @@ def read_json(source: Source) -> Loaded:
     if source.size > MAX_JSON:
         return _broken(source, f"it has {source.size:,} bytes; at most {MAX_JSON:,} are read")
     try:
-        root = json.loads(source.read(0, source.size))
+        root = json.loads(source.read(0, source.size).decode("utf-8"))
     except (ValueError, RecursionError):
         return _broken(source, "it is empty" if not source.size else "it is not valid JSON")
     return Loaded("json", source.size, root)

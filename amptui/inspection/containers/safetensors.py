@@ -60,7 +60,7 @@ def read_safetensors(source: Source) -> Loaded:
     if 8 + length > source.size:
         return _refused(source, f"the file is incomplete: its header has {length:,} bytes, the file {source.size:,}")
     try:
-        header = json.loads(source.read(8, length), object_pairs_hook=_unique)
+        header = json.loads(source.read(8, length).decode("utf-8"), object_pairs_hook=_unique)
     except _DuplicateError as error:
         return _refused(source, str(error))
     except (ValueError, RecursionError):

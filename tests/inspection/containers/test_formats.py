@@ -207,6 +207,8 @@ def entry(dtype: object = "F32", shape: object = (1,), offsets: object = (0, 4))
         (header(b'{"a": 1, "a": 2}'), "twice"),
         (header(b'{"a": '), "JSON"),
         (header(b'{"\xff": 1}'), "JSON"),
+        (header('{"a": 1}'.encode("utf-16-le")), "JSON"),
+        (header('{"a": 1}'.encode("utf-32-le")), "JSON"),
     ],
 )
 def test_safetensors_claims_are_checked(data: bytes, said: str, tmp_path: Path) -> None:

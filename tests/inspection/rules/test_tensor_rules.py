@@ -63,6 +63,16 @@ def test_a_mask_of_minus_infinity_is_meant(tmp_path: Path) -> None:
 def test_records_that_were_never_set_are_no_fault(tmp_path: Path) -> None:
     found = inspect(tmp_path, {"model": weights(), "callbacks": {"best_model_score": T(math.inf, ())}})
     assert faults(found) == []
+    measured = {"loss": T(math.nan, ()), "val_losses": [T(math.nan, (1,))], "odd_number": T(math.inf, ())}
+    assert faults(inspect(tmp_path, {"model": weights(), **measured})) == []
+    assert faults(inspect(tmp_path, {"temperature": T(math.inf, ()), "w": T(1.0)})) == ["nonfinite"]
+
+
+def test_averaged_weights_of_a_callback_are_weights(tmp_path: Path) -> None:
+    callbacks = {"EMA": {"ema_state_dict": {"w": T(math.nan)}}}
+    found = inspect(tmp_path, {"state_dict": weights(), "pytorch-lightning_version": "2", "callbacks": callbacks})
+    assert faults(found) == ["nonfinite"]
+    assert found.findings[0].facts["role"] == "ema"
 
 
 @pytest.mark.parametrize(
