@@ -22,7 +22,19 @@ MAX_ROWS = 60_000
 
 #: Settings that tell in which precision a run trained.
 PRECISION_KEYS = frozenset(
-    {"fp16", "bf16", "amp", "amp_dtype", "amp_impl", "mixed_precision", "precision", "half", "use_amp", "use_fp16"}
+    {
+        "fp16",
+        "bf16",
+        "amp",
+        "amp_dtype",
+        "amp_impl",
+        "mixed_precision",
+        "precision",
+        "half",
+        "use_amp",
+        "use_fp16",
+        "dtype",
+    }
 )
 _MASTERS = re.compile(
     r"fp32_groups_flat|fp32_flat_groups|partition_of_fp32_groups|fp32_from_\w+|master_(params|weights)"
@@ -163,7 +175,8 @@ def _container(found: Sightings, visit: _Visit, prefix: str, reader: NumberReade
 def _mapping(found: Sightings, visit: _Visit, mapping: dict[Node, Node], place: str, reader: NumberReader) -> str:
     """Note what a mapping is by its shape; the role that it gives to what is below."""
     for key in PRECISION_KEYS & mapping.keys():
-        found.settings.append((place, key, mapping[key]))
+        if key != "dtype" or (isinstance(mapping[key], str) and "config.json" not in place):  # that is how weights lie
+            found.settings.append((place, key, mapping[key]))
     role = visit.role
     if is_optimizer(mapping):
         found.optimizers.append(optimizer_at(place, mapping, reader.number))

@@ -16,6 +16,7 @@ from amptui.inspection.rules.evidence import Evidence
 
 #: At and below this scale 1/scale overflows float32.
 DEADLY_SCALE = 2.0**-128
+LOW_SCALE = 16.0
 LARGE_SCALE, OVERGROWN_SCALE = 2.0**24, 2.0**32  # 2^32 is the highest start that a framework (DeepSpeed) has
 _FRESH = "Start a fresh GradScaler instead of loading this state; it finds its scale within a few updates."
 
@@ -76,6 +77,10 @@ def _scale(scaler: ScalerState, scale: float, where: str) -> Iterator[Finding]:
     elif scaler.lowest_scale is not None and scale <= scaler.lowest_scale:
         what = f"{where}: the scale is at its floor, {scale:g}"
         yield notice("scale-at-floor", what, "it cannot back off further", advice=_collapsed(), path=path)
+    elif scale < LOW_SCALE:
+        what = f"{where}: the scale is low, {scale:g} (2^{math.log2(scale):.0f})"
+        why = "gradients beyond 4,000 overflowed before this save"
+        yield notice("scale-low", what, why, advice="Look for what overflows before it collapses further.", path=path)
     elif scale > OVERGROWN_SCALE:
         what = f"{where}: the scale has grown to {scale:g} (2^{math.log2(scale):.0f})"
         why = "gradients are zero or hardly reach float16 at all, or the run was bfloat16, which needs no scaler"

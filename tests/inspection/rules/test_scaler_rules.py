@@ -113,6 +113,8 @@ def test_a_scaler_saved_disabled_is_fine_where_the_run_did_not_scale(tmp_path: P
         ({"precision": 16}, True),
         ({"mixed_precision": "fp16"}, True),
         ({"amp": True}, True),
+        ({"dtype": "float16"}, True),
+        ({"dtype": "bfloat16"}, False),
         ({"amp": True, "amp_dtype": "bfloat16"}, False),
         ({"fp16": False}, False),
         ({"bf16": True}, False),
@@ -130,6 +132,11 @@ def test_a_scaler_is_missed_where_the_run_used_fp16(setting: dict[str, object], 
 def test_half_weights_with_master_copies_used_fp16(tmp_path: Path) -> None:
     found = inspect(tmp_path, {"model": weights("float16"), "optimizer": {**adam(), "fp32_from_fp16_params": [T()]}})
     assert codes(found) == ["scaler-missing"]
+
+
+@pytest.mark.parametrize(("scale", "said"), [(1.0, True), (8.0, True), (16.0, False), (65536.0, False)])
+def test_a_low_scale_is_a_notice(scale: float, said: bool, tmp_path: Path) -> None:
+    assert ("scale-low" in codes(inspect(tmp_path, {"scaler": scaler(scale)}), "notice")) is said
 
 
 def test_deepspeed_counts_from_its_last_overflow(tmp_path: Path) -> None:
