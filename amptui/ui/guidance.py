@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from amptui.findings.words import counted
-from amptui.session.state import SessionState
+from amptui.session.state import SessionState, TrialState
 from amptui.ui.moves import Page, Situation, next_stage
 from amptui.ui.raster.line import Role
 
@@ -19,6 +19,8 @@ class Guidance:
     role: Role = "text"
 
 
+#: From so many trips on, a scale that settles is no explanation any more: 2^16 to 2^8.
+_MANY = 9
 _RECORDED = "1 to 7 show the stages, v the events, o the output, x explains, q leaves."
 
 
@@ -90,11 +92,7 @@ def _in_trial(now: Situation) -> Guidance:
     trial = state.trial
     assert trial is not None
     if now.trip_waits:
-        return Guidance(
-            trial.trips[-1].words,
-            "c goes on without it, r runs it again at the new scale, d tells why, F falls back.",
-            "warn" if trial.trips[-1].record.skipped else "bad",
-        )
+        return _at_trip(trial)
     if paused is not None:
         return Guidance(
             f"Paused at step {paused.step:,} ({paused.why}). Nothing runs until you say so.",
@@ -106,6 +104,17 @@ def _in_trial(now: Situation) -> Guidance:
             f"Trying the cases under the policy: {progress.done:,} of {progress.total:,}. The stretch comes next.", ""
         )
     return Guidance("The trial runs; every update is guarded, and the first bad one stops it.", "space pauses.")
+
+
+def _at_trip(trial: TrialState) -> Guidance:
+    record = trial.trips[-1].record
+    press = "c goes on without it, r retries at the new scale, d shows why, F falls back."
+    if record.skipped:
+        words = f"Step {record.step:,}: this update is skipped and the scale halves. "
+        usual = "Usual while the scale settles; x explains." if trial.tripped < _MANY else "They are many by now."
+        return Guidance(words + usual, press, "warn")
+    words = f"Step {record.step:,}: the guard holds back what a plain loop would have written into the weights."
+    return Guidance(words, press, "bad")
 
 
 _DUE: dict[str, tuple[str, str]] = {

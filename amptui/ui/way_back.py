@@ -48,6 +48,8 @@ class WayBack:
         #: Whether a fall back was asked for and has neither ended nor been refused.
         self.underway = False
         self._sent = False
+        #: Counts what was sent, so that a timer of something earlier says nothing about this.
+        self._attempt = 0
 
     def ask(self) -> None:
         """`F`; `F` again confirms."""
@@ -57,10 +59,11 @@ class WayBack:
         state = self._around.state
         self.underway, self._sent = True, False
         if not self._around.connected or state.engine in ("dead", "ended", "failed"):
+            self._attempt += 1
             self._around.restart_engine()
         elif "running" in state.stages.values():
             self._around.send(Cancel())
-            self._around.later(PATIENCE_S, self._look_again)
+            self._wait()
         else:
             self._restore()
 
@@ -78,11 +81,16 @@ class WayBack:
     def _restore(self) -> None:
         self._sent = True
         self._around.send(FallBack())
-        self._around.later(PATIENCE_S, self._look_again)
+        self._wait()
 
-    def _look_again(self) -> None:
+    def _wait(self) -> None:
+        self._attempt += 1
+        attempt = self._attempt
+        self._around.later(PATIENCE_S, lambda: self._look_again(attempt))
+
+    def _look_again(self, attempt: int) -> None:
         """The engine has had its time: still nothing means that user code hangs."""
-        if self.underway:
+        if self.underway and attempt == self._attempt:
             self._around.ask(questions.engine_hangs(PATIENCE_S), self._decided)
 
     def _decided(self, choice: str) -> None:
@@ -90,6 +98,7 @@ class WayBack:
             return
         if choice == "new":
             self._sent = False
+            self._attempt += 1
             self._around.restart_engine()
         else:
-            self._around.later(PATIENCE_S, self._look_again)
+            self._wait()
