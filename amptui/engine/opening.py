@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from amptui.engine.batches import draw, freeze
+from amptui.engine.batches import Source, draw, freeze
 from amptui.engine.failures import defined_at, user_code
 from amptui.engine.live import LiveProject, LiveUpdate, named_parameters, optimizer_parameters
 from amptui.engine.nested import copied, hashed, tensor_bytes
@@ -43,17 +43,16 @@ def open_project(
     frozen_cases = tuple(dataclasses.replace(case, inputs=copied(case.inputs, target)) for case in cases)
     updates = tuple(_live(update, modules) for update in project.updates)
     accumulate = updates[0].update.accumulate if updates else 1
-    with user_code("batches"):
-        drawn = draw(
-            project.batches if updates else (),
-            accumulate=accumulate,
-            iterations=iterations or project.iterations,
-            on_progress=on_progress,
-        )
-    if updates and len(drawn) < accumulate:
+    batches = freeze(
+        _drawn(project.batches if updates else (), accumulate, iterations or project.iterations, on_progress),
+        accumulate=accumulate,
+        device=target,
+        folder=folder,
+    )
+    if updates and not batches.iterations:
         raise Refusal(
             "no-batches",
-            f"{len(drawn)} batches make no whole window of {accumulate}",
+            f"{batches.remainder} batches make no whole window of {accumulate}",
             hint="give Project(batches=…) at least one window; a generator that is already used up gives none: "
             "pass a list, or a function that makes a fresh one",
         )
@@ -62,7 +61,7 @@ def open_project(
         name=project.name or "project",
         modules=modules,
         updates=updates,
-        batches=freeze(drawn, accumulate=accumulate, device=target, folder=folder),
+        batches=batches,
         cases=frozen_cases,
         device=home,
         state=TrainingState(
@@ -74,24 +73,45 @@ def open_project(
     )
 
 
+def _drawn(
+    source: Source, accumulate: int, iterations: int | None, on_progress: Callable[[int, int], object]
+) -> Iterator[Any]:
+    """The project's batches; what raises while they are drawn is the project's own code."""
+    end = object()
+    with user_code("batches"):
+        batches = draw(source, accumulate=accumulate, iterations=iterations, on_progress=on_progress)
+    while True:
+        with user_code("batches"):
+            batch = next(batches, end)
+        if batch is end:
+            return
+        yield batch
+
+
 def _cases(project: Project) -> tuple[Case, ...]:
+    source = project.cases
     with user_code("cases"):
-        return tuple(project.cases() if callable(project.cases) else project.cases)
+        return tuple(source() if callable(source) and not isinstance(source, Iterable) else source)
 
 
 def _device(name: str | None) -> torch.device | None:
     if name is None:
         return None
     try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
+        device = torch.empty(0, device=torch.device(name)).device  # `cuda` becomes `cuda:0`
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise Refusal(
-            "device",
-            f"the device {name!r} cannot be used: {str(error).splitlines()[0]}",
-            hint="choose another one with --device, such as cpu or cuda:0",
-        ) from error
+        raise _no_device(name, str(error).splitlines()[0]) from error
+    if device.type == "meta":
+        raise _no_device(name, "its tensors hold no values")
     return device
+
+
+def _no_device(name: str, why: str) -> Refusal:
+    return Refusal(
+        "device",
+        f"the device {name!r} cannot be used: {why}",
+        hint="choose another one with --device, such as cpu or cuda:0",
+    )
 
 
 def _device_of(modules: Mapping[str, nn.Module]) -> torch.device:
@@ -101,14 +121,18 @@ def _device_of(modules: Mapping[str, nn.Module]) -> torch.device:
 
 
 def _move(project: Project, modules: Mapping[str, nn.Module], device: torch.device) -> None:
-    """Moves modules in place, and every tensor of the optimizers' state that lies with its parameter."""
-    for module in modules.values():
+    """Moves modules in place, those of `extra_state` too, and the optimizers' state as torch keeps it."""
+    extra = [value for value in (project.extra_state or {}).values() if isinstance(value, nn.Module)]
+    for module in (*modules.values(), *extra):
         module.to(device)
     for update in project.updates:
-        for parameter, state in update.optimizer.state.items():
-            for key, value in state.items():
-                if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
-                    state[key] = value.to(device)
+        for group in update.optimizer.param_groups:
+            on_device = bool(group.get("capturable")) or bool(group.get("fused"))
+            for parameter in group["params"]:
+                for key, value in update.optimizer.state.get(parameter, {}).items():
+                    # the step counter of an optimizer that is neither fused nor capturable belongs on the CPU
+                    if isinstance(value, torch.Tensor) and (key != "step" or on_device):
+                        update.optimizer.state[parameter][key] = value.to(device)
 
 
 def _live(update: Update, modules: Mapping[str, nn.Module]) -> LiveUpdate:
