@@ -1,5 +1,7 @@
 """What a client asks of the engine."""
 
+# ruff: noqa: PLC0414 - "as" says that these names are meant to be had from here too
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -7,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from amptui.project import Criteria
-
-
-@dataclass(frozen=True, kw_only=True)
-class Command:
-    pass
+from amptui.protocol.base import Command as Command
+from amptui.protocol.measuring import FindCases as FindCases
+from amptui.protocol.measuring import Measure as Measure
+from amptui.protocol.measuring import MeasureSeeds as MeasureSeeds
+from amptui.protocol.recalling import ReplayCase as ReplayCase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,8 @@ class RunTrial(Command):
     policy: Mapping[str, object] = field(default_factory=dict)
     #: Repeat the frozen stretch this many times.
     extend: int = 1
+    #: Whether this policy was asked for before the first trial ran: one of several side by side, no intervention.
+    planned: bool = False
 
 
 ConditionName = Literal["skip", "scale_drop", "nonfinite", "norm", "loss", "step", "stall"]

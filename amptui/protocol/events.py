@@ -4,6 +4,8 @@ An event's place in the session is its sequence number, given by the engine's ou
 state of a session and are committed before they are acknowledged; the others are telemetry, recorded in batches.
 """
 
+# ruff: noqa: PLC0414 - "as" says that these names are meant to be had from here too
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -14,6 +16,7 @@ from amptui.findings.evidence import TensorDifference
 from amptui.findings.finding import Finding
 from amptui.findings.judgement import Proposal, Row, ScaleCourse, UpdateCounts, Verdict
 from amptui.project import Criteria, Policy
+from amptui.protocol.base import Event as Event
 from amptui.protocol.facts import (
     CaseFacts,
     CaseFigures,
@@ -27,13 +30,15 @@ from amptui.protocol.facts import (
     UpdateFacts,
     UpdateRecord,
 )
+from amptui.protocol.measuring import CasesFound as CasesFound
+from amptui.protocol.measuring import ForecastMade as ForecastMade
+from amptui.protocol.measuring import Measured as Measured
+from amptui.protocol.measuring import PrecisionMapped as PrecisionMapped
+from amptui.protocol.measuring import SeedsMeasured as SeedsMeasured
+from amptui.protocol.recalling import CaseReplayed as CaseReplayed
+from amptui.protocol.recalling import Diagnosed as Diagnosed
 
 StageName = Literal["project", "baseline", "criteria", "trial", "verdict", "measure", "report"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Event:
-    durable: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,237 @@
+"""What FP32 alone foretells of a trial in a smaller dtype, and what became of it. Pure functions on plain values.
+
+A value overflows where it rounds beyond the dtype's largest number, and is lost where it rounds to zero. Gradients are
+linear in the loss scale, so what one FP32 pass shows of them holds for every scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from amptui.findings.finding import Finding
+from amptui.findings.judgement import ScaleCourse, UpdateCounts
+from amptui.findings.words import counted, scale_text
+
+#: `result`: what an op computes; `cast`: what goes into it when autocast makes it half; `row`: a softmax over a row
+#: that lies wholly beyond the dtype's range.
+Why = Literal["result", "cast", "row"]
+
+#: GradScaler's own default.
+DEFAULT_SCALE = 2.0**16
+#: Growth of the scale stops here.
+LARGEST_SCALE = 2.0**127
+#: An op's partial sums can be larger than its result (a convolution's weight gradient), and the weights of the trial
+#: are not those of the baseline: the forecast leaves so much of the range free.
+RESERVE = 2.0
+#: A larger scale than torch's default is proposed only if the default loses this share of the gradients.
+LOSES_MUCH = 0.01
+#: Exponents of the histograms, lowest first: all of float32, denormal numbers included.
+LOWEST_EXPONENT, EXPONENTS = -149, 277
+
+
+@dataclass(frozen=True, kw_only=True)
+class DtypeRange:
+    """`largest` finite value, and the exponent below which every value rounds to zero."""
+
+    largest: float
+    zero_below: int
+
+
+RANGES: Mapping[str, DtypeRange] = {
+    "float16": DtypeRange(largest=65504.0, zero_below=-25),
+    "bfloat16": DtypeRange(largest=3.3895313892515355e38, zero_below=-134),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceForecast:
+    """One op at one place, over everything that FP32 ran there; magnitudes are FP32's."""
+
+    phase: Literal["forward", "backward"]
+    #: Dotted path, `""` the root; `loss` or `outputs` for code outside of all modules.
+    module: str
+    op: str
+    line: str | None
+    #: In which the policy computes it, as one run showed.
+    dtype: str
+    why: Why = "result"
+    #: How many results were read.
+    results: int
+    largest: float
+    #: The dtype's largest value over `largest`; below 1 it overflows, infinite where all is zero.
+    headroom: float
+    #: Share of the non-zero values that round to zero at loss scale 1.
+    lost: float
+    #: Where it first overflows, else where it is largest: the iteration, or the evaluation case.
+    step: int | None = None
+    case: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleForecast:
+    """One loss scale: whether every gradient is in range, and the share of non-zero ones that round to zero."""
+
+    scale: float
+    fits: bool
+    lost: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DtypeForecast:
+    """What FP32 foretells of one dtype."""
+
+    dtype: str
+    #: What kept the one run in this dtype from its end, which shows what is computed in it; ops after that are unknown.
+    failed: str | None = None
+    failed_at: str | None = None
+    #: Forward places that overflow, in the order in which a trial meets them: the first is the cause.
+    overflows: tuple[PlaceForecast, ...] = ()
+    #: All places, the smallest headroom first.
+    places: tuple[PlaceForecast, ...] = ()
+    #: The loss scale to start with; None where nothing is computed in this dtype in backward.
+    initial_scale: float | None = None
+    #: The place in backward that limits it.
+    limited_by: PlaceForecast | None = None
+    scales: tuple[ScaleForecast, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gradients:
+    """The gradients that are computed in one dtype, unscaled.
+
+    `exponents` counts the non-zero values by floor(log2 |value|), from `LOWEST_EXPONENT` on.
+    """
+
+    largest: float
+    exponents: Sequence[float]
+    #: Magnitude of the gradient that enters backward (1 over the window's length) where the loss itself is half.
+    seed: float = 0.0
+
+
+def overflows(largest: float, dtype: str) -> bool:
+    """Whether a value of this magnitude rounds to infinity."""
+    if dtype == "float16":
+        return largest >= 65520.0  # halfway to what would be the next number
+    return largest > RANGES[dtype].largest
+
+
+def headroom(largest: float, dtype: str) -> float:
+    return RANGES[dtype].largest / largest if largest > 0.0 else math.inf
+
+
+def lost_share(exponents: Sequence[float], dtype: str, scale: float = 1.0) -> float:
+    """The share of the counted values that round to zero once they are multiplied by `scale`."""
+    total = math.fsum(exponents)
+    if not total:
+        return 0.0
+    below = RANGES[dtype].zero_below - math.log2(scale) - LOWEST_EXPONENT
+    return math.fsum(exponents[: max(0, math.ceil(below))]) / total
+
+
+def fitting_scale(gradients: Gradients, dtype: str) -> float:
+    """The largest power of two at which every gradient is in range, with `RESERVE` for those that were measured."""
+    largest = max(gradients.largest * RESERVE, gradients.seed)
+    if largest <= 0.0:
+        return LARGEST_SCALE
+    exponent = math.floor(math.log2(RANGES[dtype].largest) - math.log2(largest))
+    return 2.0 ** min(max(exponent, -126), 127)
+
+
+def initial_scale(gradients: Gradients, dtype: str) -> float:
+    """The scale to start with: torch's default, lower where it does not fit, higher where it loses too much."""
+    fits = fitting_scale(gradients, dtype)
+    if fits <= DEFAULT_SCALE or lost_share(gradients.exponents, dtype, DEFAULT_SCALE) <= LOSES_MUCH:
+        return min(fits, DEFAULT_SCALE)
+    scale = DEFAULT_SCALE
+    while scale < fits and lost_share(gradients.exponents, dtype, scale) > LOSES_MUCH:
+        scale *= 2.0
+    return scale
+
+
+def scale_table(gradients: Gradients, dtype: str, scales: Sequence[float]) -> tuple[ScaleForecast, ...]:
+    fits = fitting_scale(gradients, dtype)
+    return tuple(
+        ScaleForecast(scale=scale, fits=scale <= fits, lost=lost_share(gradients.exponents, dtype, scale))
+        for scale in scales
+    )
+
+
+# Afterwards.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A forecast beside the trial that followed."""
+
+    dtype: str
+    #: Module and op of the first foreseen overflow, and those of the first overflow that the trial's findings name.
+    foreseen: PlaceForecast | None
+    happened: Finding | None
+    #: Whether both say the same: the same module (or parent and child) overflows, or none does.
+    overflow_right: bool
+    foreseen_scale: float | None
+    #: The scale of the first applied update, by what the trial's scaler came down to; None without a scaler.
+    trial_scale: float | None
+    skipped: int
+    words: tuple[str, ...]
+
+
+def compare(
+    forecast: DtypeForecast, findings: Sequence[Finding], counts: Sequence[UpdateCounts], scaler: ScaleCourse | None
+) -> Comparison:
+    """What was foreseen beside what the trial showed."""
+    foreseen = forecast.overflows[0] if forecast.overflows else None
+    happened = next((f for f in findings if f.kind == "overflow" and f.severity == "fault"), None)
+    modules = {place.module for place in forecast.overflows}
+    right = (foreseen is None) if happened is None else any(near(happened.module, module) for module in modules)
+    skipped = sum(count.skipped for count in counts)
+    scale = scaler.lowest if scaler is not None else None
+    return Comparison(
+        dtype=forecast.dtype,
+        foreseen=foreseen,
+        happened=happened,
+        overflow_right=right,
+        foreseen_scale=forecast.initial_scale,
+        trial_scale=scale,
+        skipped=skipped,
+        words=(
+            _overflow_words(foreseen, happened, right),
+            *_scale_words(forecast, scaler, skipped),
+        ),
+    )
+
+
+def near(module: str, other: str) -> bool:
+    """Whether two dotted paths are the same, or parent and child."""
+    if module == other:
+        return True
+    one, two = module.split(".") if module else [], other.split(".") if other else []
+    shorter = min(len(one), len(two))
+    return abs(len(one) - len(two)) == 1 and one[:shorter] == two[:shorter]
+
+
+def _overflow_words(foreseen: PlaceForecast | None, happened: Finding | None, right: bool) -> str:
+    if happened is None:
+        if foreseen is None:
+            return "no overflow was foreseen, and none was found"
+        return f"an overflow was foreseen in {place_name(foreseen.module)} ({foreseen.op}), and none was found"
+    where = f"{place_name(happened.module)} ({happened.op or 'no op known'})"
+    if right:
+        return f"the overflow in {where} was foreseen"
+    said = "none was" if foreseen is None else f"{place_name(foreseen.module)} ({foreseen.op}) was"
+    return f"the overflow in {where} was not foreseen; {said}"
+
+
+def _scale_words(forecast: DtypeForecast, scaler: ScaleCourse | None, skipped: int) -> tuple[str, ...]:
+    if scaler is None or forecast.initial_scale is None:
+        return ()
+    foreseen = f"a first scale of {scale_text(forecast.initial_scale)} was foreseen"
+    course = f"the trial started at {scale_text(scaler.initial)} and came down to {scale_text(scaler.lowest)}"
+    return (f"{foreseen}; {course} with {counted(skipped, 'skipped update')}",)
+
+
+def place_name(module: str) -> str:
+    return module or "the model itself"
