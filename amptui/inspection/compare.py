@@ -103,13 +103,13 @@ def _nonfinite(before: Inspection, after: Inspection) -> Iterator[Change]:
     poisoned = [path for path in after.nonfinite if path not in set(before.nonfinite)]
     healed = [path for path in before.nonfinite if path not in set(after.nonfinite)]
     if poisoned:
-        text = f"{len(poisoned)} tensors are no longer finite: {_listed(poisoned)}"
+        text = f"{_tensors(poisoned, 'are')} no longer finite: {_listed(poisoned)}"
         yield Change(what="nonfinite", text=text, bad=True)
     if healed:
-        yield Change(what="nonfinite", text=f"{len(healed)} tensors are finite again: {_listed(healed)}")
+        yield Change(what="nonfinite", text=f"{_tensors(healed, 'are')} finite again: {_listed(healed)}")
     emptied = [path for path in after.zero if path not in set(before.zero)]
     if emptied:
-        yield Change(what="nonfinite", text=f"{len(emptied)} tensors became all zero: {_listed(emptied)}")
+        yield Change(what="nonfinite", text=f"{_tensors(emptied, 'became')} all zero: {_listed(emptied)}")
 
 
 def _dtypes(before: Inspection, after: Inspection) -> Iterator[Change]:
@@ -120,7 +120,7 @@ def _dtypes(before: Inspection, after: Inspection) -> Iterator[Change]:
         if first is not None and first != tensor.dtype:
             moved.setdefault((first, tensor.dtype), []).append(tensor.path)
     for (first, last), paths in moved.items():
-        yield Change(what="dtypes", text=f"{len(paths)} tensors {first} → {last}: {_listed(paths)}")
+        yield Change(what="dtypes", text=f"{_tensors(paths)} {first} → {last}: {_listed(paths)}")
 
 
 def _keys(before: Inspection, after: Inspection) -> Iterator[Change]:
@@ -130,11 +130,11 @@ def _keys(before: Inspection, after: Inspection) -> Iterator[Change]:
     come = [path for path in new if path not in old]
     reshaped = [path for path, shape in new.items() if path in old and old[path] != shape]
     if gone:
-        yield Change(what="keys", text=f"{len(gone)} tensors are gone: {_listed(gone)}")
+        yield Change(what="keys", text=f"{_tensors(gone, 'are')} gone: {_listed(gone)}")
     if come:
-        yield Change(what="keys", text=f"{len(come)} tensors are new: {_listed(come)}")
+        yield Change(what="keys", text=f"{_tensors(come, 'are')} new: {_listed(come)}")
     if reshaped:
-        yield Change(what="keys", text=f"{len(reshaped)} tensors have another shape: {_listed(reshaped)}")
+        yield Change(what="keys", text=f"{_tensors(reshaped, 'have')} another shape: {_listed(reshaped)}")
 
 
 def _parts(before: Inspection, after: Inspection) -> Iterator[Change]:
@@ -147,6 +147,13 @@ def _parts(before: Inspection, after: Inspection) -> Iterator[Change]:
     if before.learning_rates and after.learning_rates and before.learning_rates != after.learning_rates:
         text = f"learning rate {before.learning_rates[0]:g} → {after.learning_rates[0]:g}"
         yield Change(what="rates", text=text)
+
+
+def _tensors(paths: list[str], verb: str = "") -> str:
+    """`1 tensor is`, `3 tensors are`: how many, with the verb that follows."""
+    if len(paths) != 1:
+        return f"{len(paths):,} tensors {verb}".strip()
+    return f"1 tensor {({'are': 'is', 'have': 'has'}).get(verb, verb)}".strip()
 
 
 def _listed(paths: list[str]) -> str:

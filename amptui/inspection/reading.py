@@ -132,12 +132,11 @@ def _assembled(path: str, opened: Opened, seen: _Survey, stats: Sequence[Values 
     """The inspection, with the tensors' values where `stats` has them (one for each wanted tensor)."""
     sightings, layout = seen.sightings, opened.layout
     tensors = [_fact(tensor, None) for tensor in seen.without_data]
-    damage: list[Finding] = []
+    damaged: dict[str, list[str]] = {}
     for index, (tensor, _) in enumerate(seen.wanted):
         result = stats[index] if stats is not None else None
         if isinstance(result, Damage):
-            kind = "checksum" if "checksum" in result.problem else "damaged"
-            damage.append(fault(kind, f"{tensor.path}: {result.problem}", advice=_COPY_AGAIN, path=tensor.path))
+            damaged.setdefault(result.problem, []).append(tensor.path)
             result = None
         tensors.append(_fact(tensor, result))
     precision = precision_of(sightings, tensors)
@@ -159,7 +158,7 @@ def _assembled(path: str, opened: Opened, seen: _Survey, stats: Sequence[Values 
         missing=missing if any(loaded.readable for loaded in opened.files.values()) else (),
     )
     stopped = [_stopped(seen.stopped)] if seen.stopped else []
-    own = [*stopped, *opened.findings, *seen.problems, *damage[:_MAX_DAMAGE_FINDINGS]]
+    own = [*stopped, *opened.findings, *seen.problems, *_damage(damaged)]
     judged = findings_of(evidence)
     dangerous = [finding for finding in judged if finding.facts.get("code") == "dangerous-code"]
     findings = sorted(
@@ -173,7 +172,7 @@ def _assembled(path: str, opened: Opened, seen: _Survey, stats: Sequence[Values 
         files=tuple(name for name in opened.files if name),
         size=sum(loaded.size for loaded in opened.files.values()),
         readable=any(loaded.readable for loaded in opened.files.values()),
-        complete=opened.complete and not seen.stopped and not seen.problems and not damage,
+        complete=opened.complete and not seen.stopped and not seen.problems and not damaged,
         scalers=tuple(sightings.scalers),
         steps=steps,
         dtypes=_dtypes(tensors),
@@ -189,6 +188,17 @@ def _assembled(path: str, opened: Opened, seen: _Survey, stats: Sequence[Values 
         tensors=tuple(tensors),
         contents=tuple(sightings.rows),
     )
+
+
+def _damage(damaged: Mapping[str, Sequence[str]]) -> list[Finding]:
+    """One finding for each thing that is wrong with tensors' data, with the tensors that it is wrong with."""
+    found = []
+    for problem, paths in list(damaged.items())[:_MAX_DAMAGE_FINDINGS]:
+        code = "checksum" if "checksum" in problem else "damaged"
+        others = f" (and {len(paths) - 1:,} more tensors)" if len(paths) > 1 else ""
+        what = f"{paths[0]}: {problem}{others}"
+        found.append(fault(code, what, *paths[1:5], advice=_COPY_AGAIN, path=paths[0]))
+    return found
 
 
 def _stopped(why: str) -> Finding:

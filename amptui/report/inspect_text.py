@@ -115,6 +115,8 @@ def _values(inspection: Inspection) -> str:
         if not inspection.tensors:
             return "no tensors"
         return "not read: --values reads them" if inspection.complete else "not read"
+    if not inspection.nonfinite and not inspection.complete:
+        return "finite where they could be read"
     if not inspection.nonfinite:
         zero = len(inspection.zero)
         return f"all finite · {zero:,} tensor{'' if zero == 1 else 's'} all zero" if zero else "all finite"

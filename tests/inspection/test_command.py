@@ -120,12 +120,12 @@ def test_the_same_checkpoint_has_no_changes(tmp_path: Path) -> None:
         ({"global_step": 200}, "no update was taken in 100 loop steps"),
         (
             {"model": {**weights(), "bn.running_mean": T(math.nan)}},
-            "1 tensors are no longer finite: model.bn.running_mean",
+            "1 tensor is no longer finite: model.bn.running_mean",
         ),
         ({"model": weights("float16")}, "2 tensors float32 → float16"),
-        ({"model": {**weights(), "new": T()}}, "1 tensors are new: model.new"),
+        ({"model": {**weights(), "new": T()}}, "1 tensor is new: model.new"),
         ({"model": {"fc.weight": T(0.5, (3, 3))}}, "2 tensors are gone"),
-        ({"model": {**weights(), "fc.weight": T(0.5, (3, 3))}}, "1 tensors have another shape"),
+        ({"model": {**weights(), "fc.weight": T(0.5, (3, 3))}}, "1 tensor has another shape"),
         ({"optimizer": None}, "no longer saved: optimizer"),
     ],
 )
