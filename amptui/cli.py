@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_sessions(commands)
     _add_restore(commands)
     _add_new(commands)
+    _add_replay(commands)
     _add_paths(commands)
     _add_doctor(commands)
     return parser
@@ -211,6 +212,20 @@ def _doctor(given: argparse.Namespace) -> int:
     return 0 if healthy else 1
 
 
+def _add_replay(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    replay = commands.add_parser(
+        "replay",
+        help="run a retained failing iteration once more, traced; or list them",
+        description="Replays a retained case on its own weights, batches and random state, and says where it fails and "
+        "what mends it. Exit codes: 0 fixed (or listed), 1 it still fails, 2 it could not be replayed.",
+        allow_abbrev=False,
+    )
+    replay.add_argument("case", metavar="CASE", nargs="?", help="a retained case; without it, they are listed")
+    replay.add_argument("--session", metavar="SESSION", default="last", help="the session that retained it (last)")
+    replay.add_argument("--export", metavar="DIR", help="write it to a new folder, with a script that needs no amptui")
+    replay.set_defaults(command=_replay)
+
+
 def _check(given: argparse.Namespace) -> int:
     from amptui.project import ProjectError  # noqa: PLC0415
     from amptui.session.errors import SessionError  # noqa: PLC0415
@@ -358,3 +373,38 @@ def _new(given: argparse.Namespace) -> int:
     name = safe_text(given.file, 4000)
     print(f"{name} is a small project that runs as it is. Now: amptui check {name}:project")
     return 0
+
+
+def _replay(given: argparse.Namespace) -> int:
+    from amptui.report.told_replay import list_retained, say_replayed  # noqa: PLC0415
+    from amptui.session.errors import SessionError  # noqa: PLC0415
+    from amptui.session.exporting import export_case  # noqa: PLC0415
+    from amptui.session.paths import find_session  # noqa: PLC0415
+    from amptui.session.recalling import (  # noqa: PLC0415
+        named_case,
+        opened_with,
+        recorded_policy,
+        replay_case,
+        retained_cases,
+    )
+
+    try:
+        folder = find_session(given.session)
+        if given.case is None:
+            print(list_retained(folder.session_id, retained_cases(folder)))
+            return 0
+        if given.export is not None:
+            kept = named_case(folder, given.case)
+            script = export_case(folder, kept, opened_with(folder), recorded_policy(folder), Path(given.export))
+            print(f"{safe_text(script, 4096)} shows it without amptui")
+            return 0
+        state = replay_case(folder, given.case, on_event=lambda _event, _state: None)
+    except SessionError as error:
+        print(f"amptui: {safe_text(error, 4000, lines=True)}", file=sys.stderr)
+        return FAILED
+    if not state.replayed:
+        said = state.refusal.message if state.refusal else state.death.words if state.death else "no answer"
+        print(f"amptui: the case could not be replayed: {safe_text(said, 2000)}", file=sys.stderr)
+        return FAILED
+    print(say_replayed(state.replayed[-1]))
+    return 0 if state.replayed[-1].outcome == "fixed" else 1

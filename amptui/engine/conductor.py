@@ -6,9 +6,11 @@ Project, baseline, criteria, trial, verdict; and the way back at any time after 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -18,11 +20,13 @@ from amptui.engine.bench import Bench
 from amptui.engine.course import Stopped
 from amptui.engine.environment import environment
 from amptui.engine.failures import UserCodeError
+from amptui.engine.identity import noted_changes
 from amptui.engine.inbox import Inbox
 from amptui.engine.live import LiveProject
 from amptui.engine.outbox import Outbox
 from amptui.engine.precision import PrecisionSettings
 from amptui.engine.preflight import preflight, probe_dtypes
+from amptui.engine.recall import recall
 from amptui.engine.refusals import Refusal, loop_findings
 from amptui.engine.regions import RegionError
 from amptui.engine.snapshot import Snapshot
@@ -33,7 +37,7 @@ from amptui.findings.finding import Finding
 from amptui.findings.judgement import Proposal
 from amptui.findings.verdict import judge
 from amptui.project import Criteria, ProjectError
-from amptui.protocol.codec import to_json
+from amptui.protocol.codec import decode, encode, to_json
 from amptui.protocol.commands import (
     Cancel,
     Close,
@@ -41,11 +45,13 @@ from amptui.protocol.commands import (
     FallBack,
     LockCriteria,
     OpenProject,
+    ReplayCase,
     RunBaseline,
     RunTrial,
 )
 from amptui.protocol.events import (
     Cancelled,
+    CaseRetained,
     CheckpointWritten,
     CodeFailed,
     CriteriaLocked,
@@ -64,10 +70,14 @@ from amptui.protocol.events import (
 from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
 from amptui.session.manifest import FP32, CheckpointRecord
+from amptui.session.store_reader import RetainedRecord
 from amptui.spec.error import SpecError
 from amptui.spec.reference import parse_reference
 from amptui.spec.resolve import LoadedProject, load_project
 from amptui.spec.run_settings import criteria_over, policy_over
+
+#: The store's name for the command that opened the project last, so that a session can be opened again.
+OPENED_WITH = "open_project"
 
 
 class Conductor:
@@ -105,6 +115,7 @@ class Conductor:
             RunBaseline: ("baseline", self.run_baseline),
             LockCriteria: ("criteria", self.lock_criteria),
             RunTrial: ("trial", self.run_trial),
+            ReplayCase: ("trial", self.replay_case),
         }
         if type(command) not in stages:
             return  # Pause, Advance and the like mean nothing between stages
@@ -135,6 +146,9 @@ class Conductor:
             self.carry_out(left)
 
     def emit(self, event: Event) -> object:
+        if isinstance(event, CaseRetained) and self.outbox.store is not None:
+            path = str(Path(event.path).relative_to(self.folder.path))
+            self.outbox.store.add_retained(RetainedRecord(event.id, path, encode(event), time.time()))
         return self.outbox.send(event)
 
     # Stages.
@@ -159,6 +173,7 @@ class Conductor:
                 Progressed(stage="project", what="batches", done=done, total=total)
             ),
         )
+        self.record = self._existing_checkpoint(live)
         start = Snapshot.take(live.state)
         bench = Bench(
             live=live,
@@ -170,8 +185,14 @@ class Conductor:
             emit=self.emit,
             between=self._between,
         )
-        self.emit(self._opened(bench, command, loaded))
-        self._write_checkpoint(live)
+        opened = self._opened(bench, command, loaded)
+        self.emit(opened)
+        if self.record is None:
+            self._write_checkpoint(live)
+        if self.outbox.store is not None:
+            self.outbox.store.put_meta(OPENED_WITH, encode(command))
+            for remark in noted_changes(self.outbox.store, opened.digests):
+                self.emit(remark)
         preflight(bench)
         probe_dtypes(bench)
         self.bench, self.baseline, self.proposed, self.locked = bench, None, None, None
@@ -250,6 +271,28 @@ class Conductor:
             )
         )
 
+    def replay_case(self, command: ReplayCase) -> None:
+        """A retained case once more, on its own weights; what the session has measured stays as it is."""
+        bench = self._opened_bench()
+        path = self.folder.retained / f"{command.id}.pt"
+        if "/" in command.id or not path.is_file():
+            raise Refusal(
+                "retained", f"there is no retained case {command.id!r} in this session", hint="list them first"
+            )
+        self.emit(recall(bench.live, bench.start, path, self._told_findings()))
+
+    def _told_findings(self) -> tuple[Finding, ...]:
+        """The findings of every verdict of this session so far, also of engines before this one."""
+        store = self.outbox.store
+        if store is None:
+            return ()
+        return tuple(
+            finding
+            for event in store.events()
+            if event.kind == VerdictReached.__name__
+            for finding in cast(VerdictReached, decode(event.body)).findings
+        )
+
     def fall_back(self) -> None:
         """Back to the FP32 checkpoint on disk: verified before anything live is touched, compared afterwards."""
         bench = self.bench
@@ -294,6 +337,15 @@ class Conductor:
             has_quality=live.project.quality is not None,
             environment=environment(live.device, Path(command.folder)),
         )
+
+    def _existing_checkpoint(self, live: LiveProject) -> CheckpointRecord | None:
+        """In a session that is opened again: its FP32 checkpoint, verified and loaded into the live objects."""
+        store = self.outbox.store
+        record = store.checkpoint(FP32) if store is not None else None
+        if record is not None:
+            checkpoint.restore(record, live.state, folder=self.folder)
+            self.emit(FellBack(checkpoint=record.name, verified=record.tensors, proven=True))
+        return record
 
     def _write_checkpoint(self, live: LiveProject) -> None:
         self.record = checkpoint.write(self.folder, FP32, live.state)

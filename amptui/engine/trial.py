@@ -40,10 +40,11 @@ from amptui.findings.evidence import (
     TrialEvidence,
     TripEvidence,
 )
-from amptui.findings.words import trip_words
+from amptui.findings.words import scale_text, trip_words
 from amptui.project import Criteria, Policy
 from amptui.protocol.events import (
     CodeFailed,
+    Diagnosed,
     FinalCaseRun,
     GuardTripped,
     IterationDone,
@@ -280,7 +281,7 @@ class Trial:
         fits = fitting_scale(run, update, record.step) if scale_alone else None
         if fits is not None and record.step == 0:
             self._take_first_gradients(run, record, fits)
-        self.locator.iteration(run, update, record, fp32_finite=fp32_finite)
+        self._diagnose_trip(run, update, record, retained, fp32_finite=fp32_finite, fits=fits)
         return TripEvidence(
             step=record.step,
             update=record.update,
@@ -297,6 +298,36 @@ class Trial:
             buffers=tuple(name for name in record.bad if name in run.guard.buffers),
             retained=retained,
             loss_at=update.facts.loss_at,
+        )
+
+    def _diagnose_trip(
+        self,
+        run: GuardedRun,
+        update: LiveUpdate,
+        record: UpdateRecord,
+        retained: str | None,
+        *,
+        fp32_finite: bool,
+        fits: float | None,
+    ) -> None:
+        """Traces the failing window and tells what was found, with the table of replays."""
+        before = len(self.locator.found)
+        self.locator.iteration(run, update, record, fp32_finite=fp32_finite)
+        variations = [
+            (f"as it ran: {self.policy.dtype}, scale {scale_text(record.scale)}", "not finite"),
+            ("true FP32, no scaling", "finite" if fp32_finite else "not finite"),
+        ]
+        if fits is not None:
+            variations.append((f"{self.policy.dtype} at scale {scale_text(fits)}", "finite: the largest that fits"))
+        self.bench.emit(
+            Diagnosed(
+                step=record.step,
+                update=update.name,
+                case=None,
+                retained=retained,
+                findings=tuple(self.locator.found[before:]),
+                variations=tuple(variations),
+            )
         )
 
     def _take_first_gradients(self, run: GuardedRun, record: UpdateRecord, scale: float) -> None:

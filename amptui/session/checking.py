@@ -26,13 +26,13 @@ def check(settings: RunSettings, folder: SessionFolder, *, on_event: Told) -> Se
     state = SessionState()
     with EngineProcess.start(settings.python or sys.executable, folder, on_disconnect="stop") as engine:
         for command in (open_command(settings), RunBaseline(), LockCriteria(), RunTrial()):
-            state, completed = _carried_out(engine, command, state, on_event)
+            state, completed = carried_out(engine, command, state, on_event)
             if not completed:
                 break
     return state
 
 
-def _carried_out(
+def carried_out(
     engine: EngineProcess, command: Command, state: SessionState, on_event: Told
 ) -> tuple[SessionState, bool]:
     """Sends `command` and takes in what the engine tells until it has ended the stage, or itself."""

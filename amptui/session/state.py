@@ -69,6 +69,7 @@ class TrialState:
     trips: tuple[told.GuardTripped, ...] = ()
     tripped: int = 0
     interventions: tuple[told.Intervened, ...] = ()
+    diagnoses: tuple[told.Diagnosed, ...] = ()
     done: told.TrialDone | None = None
     verdict: told.VerdictReached | None = None
 
@@ -109,6 +110,7 @@ class SessionState:
     trials: tuple[TrialState, ...] = ()
     checkpoints: tuple[told.CheckpointWritten, ...] = ()
     retained: tuple[told.CaseRetained, ...] = ()
+    replayed: tuple[told.CaseReplayed, ...] = ()
     fell_back: told.FellBack | None = None
     # What the project's code printed.
     output: tuple[OutputLine, ...] = ()
@@ -352,6 +354,10 @@ def _intervened(state: SessionState, event: told.Intervened) -> SessionState:
     return state if trial is None else _trial(state, interventions=(*trial.interventions, event))
 
 
+def _diagnoses(state: SessionState) -> tuple[told.Diagnosed, ...]:
+    return state.trial.diagnoses if state.trial is not None else ()
+
+
 def _trial_done(state: SessionState, event: told.TrialDone) -> SessionState:
     trial = state.trial
     if trial is None:
@@ -382,6 +388,8 @@ _STEPS: Mapping[type[Event], Callable[[SessionState, Any], SessionState]] = {
     told.GuardTripped: _tripped,
     told.CaseRetained: lambda state, event: replace(state, retained=(*state.retained, event)),
     told.Intervened: _intervened,
+    told.Diagnosed: lambda state, event: _trial(state, diagnoses=(*_diagnoses(state), event)),
+    told.CaseReplayed: lambda state, event: replace(state, replayed=(*state.replayed, event)),
     told.CodeFailed: lambda state, event: replace(state, failures=(*state.failures, event)),
     told.FinalCaseRun: _final_case,
     told.TrialDone: _trial_done,

@@ -43,7 +43,7 @@ def first_random_op(live: LiveProject, case: Case, state: rng.RngState) -> Rando
     place = watch.place
     if place is None:
         return None
-    return RandomOp(place.module, place.op, str(place.line) if place.line is not None else None)
+    return RandomOp(place.module, place.api or place.op, str(place.line) if place.line is not None else None)
 
 
 class _Draws(TorchDispatchMode):

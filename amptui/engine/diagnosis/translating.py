@@ -129,8 +129,8 @@ def advice_of(origin: Origin, *, fp32_ok: bool) -> str:
         }.get(origin.phase, "The value comes from outside of the run: look at where it is made.")
     if not fp32_ok:
         return (
-            "True FP32 fails at the same place: this is the formula or the data, not the precision. Guard the operation "
-            "(an eps inside the root or the log, a clamp, a mask that keeps one entry), or mend the data."
+            "True FP32 fails at the same place: this is the formula or the data, not the precision. Guard the "
+            "operation (an eps inside the root or the log, a clamp, a mask that keeps one entry), or mend the data."
         )
     root = origin.root
     if root is not None and root.scalar is not None:
@@ -153,6 +153,13 @@ def _region(origin: Origin) -> str:
     return f"the function {origin.module}" if origin.module else "this operation"
 
 
+def regions_of(origin: Origin) -> list[str]:
+    """The modules to run in FP32: the place itself, or the layers that made the values half for a user's function."""
+    if origin.is_source:
+        return []
+    return [origin.module] if _is_region(origin) else [maker for maker in origin.makers if maker]
+
+
 def _is_region(origin: Origin) -> bool:
     """Whether the place is a module that an FP32 region can be; a user's function is none."""
     return origin.module not in ("", "loss", "outputs", "decide") and not origin.is_source
@@ -171,7 +178,8 @@ def facts_of(origin: Origin, *, fp32_ok: bool) -> dict[str, object]:
         "root_line": root.line if root is not None else None,
         "reaches": list(origin.reaches[:8]),
         "cuda": origin.cuda,
-        "fp32_regions": [origin.module] if fp32_ok and _is_region(origin) else [],
+        "api": origin.api,
+        "fp32_regions": regions_of(origin) if fp32_ok else [],
     }
 
 
