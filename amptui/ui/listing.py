@@ -1,0 +1,74 @@
+"""`amptui sessions` and `amptui paths`: what is there, and where, as plain lines."""
+
+from __future__ import annotations
+
+from amptui.protocol.channel import ChannelError, runtime_folder
+from amptui.protocol.codec import ProtocolError, decode
+from amptui.protocol.events import CheckpointWritten, ProjectOpened, VerdictReached
+from amptui.session.engine_file import read_engine_file
+from amptui.session.errors import SessionError
+from amptui.session.folder import SessionFolder
+from amptui.session.paths import HOME_VARIABLE, list_sessions, sessions_home
+from amptui.session.store import Store
+from amptui.text import safe_text
+from amptui.ui.screen_settings import config_path
+
+_TOLD = ("ProjectOpened", "VerdictReached", "CheckpointWritten")
+
+
+def session_lines() -> list[str]:
+    """One line a session, the oldest first: id, project, policy, how it stands."""
+    home = sessions_home()
+    known = list_sessions(home)
+    if not known:
+        return [f"There is no session in {safe_text(home, 4096)} yet. Begin one: amptui run SPEC"]
+    rows = [(safe_text(session), *_row(SessionFolder(home / session))) for session in known]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return ["  ".join((*(row[c].ljust(widths[c]) for c in range(3)), row[3])).rstrip() for row in rows]
+
+
+def _row(folder: SessionFolder) -> tuple[str, str, str]:
+    """Project, dtype, and the verdict or what else is known."""
+    engine = read_engine_file(folder)
+    alive = engine is not None and engine.is_alive
+    try:
+        project, dtype, ended = _read(folder)
+    except SessionError as error:
+        return "-", "-", f"cannot be read: {safe_text(error, 120)}"
+    waits = f"engine alive, amptui attach {safe_text(folder.session_id)}" if alive else ""
+    return project, dtype, " · ".join(part for part in (ended, waits) if part)
+
+
+def _read(folder: SessionFolder) -> tuple[str, str, str]:
+    project, dtype, ended = "-", "-", "no project was opened"
+    with Store.read(folder) as store:
+        for stored in store.events():
+            if stored.kind not in _TOLD:
+                continue
+            try:
+                event = decode(stored.body)
+            except ProtocolError:
+                continue
+            if isinstance(event, ProjectOpened):
+                project, dtype, ended = safe_text(event.name, 40), event.policy.dtype, "no verdict"
+            elif isinstance(event, VerdictReached):
+                ended = event.verdict
+            elif isinstance(event, CheckpointWritten) and ended == "no project was opened":
+                ended = "no verdict"
+    return project, dtype, ended
+
+
+def path_lines() -> list[str]:
+    """Every place that amptui reads or writes, and what chooses it."""
+    try:
+        sockets = safe_text(runtime_folder(), 4096)
+    except (ChannelError, OSError) as error:
+        sockets = f"not usable: {safe_text(error)}"
+    config = config_path()
+    there = "" if config.is_file() else "   (not written yet; everything has a default)"
+    return [
+        f"sessions       {safe_text(sessions_home(), 4096)}   ({HOME_VARIABLE} chooses another folder)",
+        "               each has session.sqlite, checkpoints/, retained/, output.log",
+        f"configuration  {safe_text(config, 4096)}{there}",
+        f"sockets        {sockets}",
+    ]
