@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_attach(commands)
     _add_open(commands)
     _add_sessions(commands)
+    _add_inspect(commands)
     _add_restore(commands)
     _add_new(commands)
     _add_replay(commands)
@@ -134,6 +135,23 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--iterations", type=int, metavar="N", help="windows of the training stretch")
     parser.add_argument("--session", metavar="DIR", help="a new folder for the session's files")
     parser.add_argument("--python", metavar="PATH", help="the project's own interpreter")
+
+
+def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    inspect = commands.add_parser(
+        "inspect",
+        help="a checkpoint's scaler state, and what is missing for an exact resume; without torch",
+        description="Tells what a checkpoint holds without importing torch and without running anything in it; with "
+        "two, what happened between them. Exit codes: 0 read and no fault, 1 a fault, 2 nothing readable.",
+        allow_abbrev=False,
+    )
+    inspect.add_argument("path", metavar="PATH", help="a file or a folder")
+    inspect.add_argument("second", metavar="PATH2", nargs="?", help="a later checkpoint to compare with")
+    inspect.add_argument("--json", metavar="FILE", help="write the result here")
+    inspect.add_argument("--values", action="store_true", help="read all tensor data, also of large files")
+    inspect.add_argument("--plain", action="store_true", help="print instead of opening a screen")
+    inspect.add_argument("--ascii", action="store_true", help="plain ASCII marks")
+    inspect.set_defaults(command=_inspect)
 
 
 def _add_restore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -334,6 +352,28 @@ def _write_json(path: str | None, result: dict[str, object]) -> None:
         sys.stdout.write(text)
     else:
         Path(path).expanduser().write_text(text, encoding="utf-8")
+
+
+def _inspect(given: argparse.Namespace) -> int:
+    import shutil  # noqa: PLC0415
+
+    from amptui.inspection.command import run  # noqa: PLC0415
+    from amptui.report.inspect_text import inspect_text  # noqa: PLC0415
+
+    paths = [given.path, *([given.second] if given.second is not None else [])]
+    encoding = (sys.stdout.encoding or "ascii").lower()
+    ascii_only = given.ascii or not encoding.startswith("utf")
+    width = min(120, shutil.get_terminal_size((80, 24)).columns)
+    try:
+        return run(
+            paths,
+            given.json,
+            given.values,
+            lambda answer: print(inspect_text(answer, width=width, ascii_only=ascii_only)),
+        )
+    except OSError as error:
+        print(f"amptui: {safe_text(given.json, 4000)} cannot be written: {error.strerror or error}", file=sys.stderr)
+        return FAILED
 
 
 def _restore(given: argparse.Namespace) -> int:
