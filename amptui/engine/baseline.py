@@ -52,12 +52,12 @@ def run_baseline(bench: Bench) -> Baseline:
     started = time.perf_counter()
     live = bench.live
     with true_fp32():
-        bench.start.restore()
+        bench.restart()
         cases, noise, randomness, random_decisions = _run_cases(bench)
         quality_before = quality(live, cases)
-        bench.start.restore()
+        bench.restart()
         expected = _first_iterations(bench)
-        bench.start.restore()
+        bench.restart()
         stretch = _Stretch(bench, expected)
         if live.updates:
             stretch.run()
@@ -65,7 +65,7 @@ def run_baseline(bench: Bench) -> Baseline:
         bench.emit(proof)
         final_cases = _final_cases(bench) if live.updates else []
         quality_after = quality(live, final_cases) if live.updates else quality_before
-    bench.start.restore()
+    bench.restart()
     evidence = BaselineEvidence(
         repeatable=proof.repeatable,
         difference=proof.difference,

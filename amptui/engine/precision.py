@@ -28,7 +28,10 @@ _SWITCHES: tuple[tuple[str, str, str], ...] = (
     ("mkldnn rnn", "mkldnn.rnn", "fp32_precision"),
     ("fp16 reduced-precision reduction", "cuda.matmul", "allow_fp16_reduced_precision_reduction"),
     ("bf16 reduced-precision reduction", "cuda.matmul", "allow_bf16_reduced_precision_reduction"),
+    ("fp16 accumulation", "cuda.matmul", "allow_fp16_accumulation"),
 )
+#: Devices whose autocast a project may have left open before it was given to amptui.
+_AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -40,22 +43,44 @@ def torch_dtype(name: str) -> torch.dtype:
 class PrecisionSettings:
     """The project's own arithmetic switches as found, to be shown, and put back for the trial and for timing."""
 
-    matmul: str
+    #: None where the project set precisions so that torch's older interface no longer has one answer.
+    matmul: str | None
     switches: Mapping[str, object]
 
     @classmethod
     def current(cls) -> PrecisionSettings:
-        found = {name: getattr(owner, key) for name, owner, key in _owners()}
-        return cls(torch.get_float32_matmul_precision(), found)
+        return cls(_matmul_precision(), {name: _read(owner, key) for name, owner, key in _owners()})
 
     def restore(self) -> None:
-        torch.set_float32_matmul_precision(self.matmul)
+        if self.matmul is not None and _matmul_precision() != self.matmul:
+            torch.set_float32_matmul_precision(self.matmul)
         for name, owner, key in _owners():
-            if name in self.switches and getattr(owner, key) != self.switches[name]:
+            if name in self.switches and _read(owner, key) != self.switches[name]:
                 setattr(owner, key, self.switches[name])
 
     def as_text(self) -> dict[str, str]:
-        return {"float32 matmul": self.matmul, **{name: str(value) for name, value in self.switches.items()}}
+        """Every switch as torch itself says it."""
+        matmul = self.matmul or "mixed"
+        return {
+            "float32 matmul": matmul,
+            **{k: str(v[0] if isinstance(v, tuple) else v) for k, v in self.switches.items()},
+        }
+
+
+def _matmul_precision() -> str | None:
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # both interfaces were used, and contradict each other
+        return None
+
+
+def _read(owner: Any, key: str) -> object:
+    """The switch; for reductions (allowed, split-K allowed), both of which are set together."""
+    value = getattr(owner, key)
+    try:
+        return value, getattr(owner, f"{key}_split_k")
+    except AttributeError:
+        return value
 
 
 def _owners() -> Iterator[tuple[str, Any, str]]:
@@ -94,8 +119,9 @@ def true_fp32(*, on_autocast: Callable[[torch.autocast], None] | None = None) ->
 
 @contextlib.contextmanager
 def neutral_autocast(on_autocast: Callable[[torch.autocast], None] | None = None) -> Iterator[None]:
-    """Keeps every autocast context that is entered inside switched off."""
-    enter = torch.autocast.__enter__
+    """Keeps every autocast context that is entered inside switched off, and one that was left open before."""
+    enter: Callable[[torch.autocast], Any] = torch.autocast.__enter__
+    left_open = [device for device in _AUTOCAST_DEVICES if _autocast_is_on(device)]
 
     def entered(self: torch.autocast) -> Any:
         wanted = self._enabled
@@ -108,16 +134,27 @@ def neutral_autocast(on_autocast: Callable[[torch.autocast], None] | None = None
             self._enabled = wanted
 
     torch.autocast.__enter__ = entered  # type: ignore[method-assign]
+    for device in left_open:
+        torch.set_autocast_enabled(device, False)
     try:
         yield
     finally:
         torch.autocast.__enter__ = enter  # type: ignore[method-assign]
+        for device in left_open:
+            torch.set_autocast_enabled(device, True)
+
+
+def _autocast_is_on(device: str) -> bool:
+    try:
+        return torch.is_autocast_enabled(device)
+    except RuntimeError:  # this torch has no autocast there
+        return False
 
 
 @contextlib.contextmanager
 def watched_autocast(on_autocast: Callable[[torch.autocast], None]) -> Iterator[None]:
     """Tells of every autocast context that is entered inside, and leaves it as it is."""
-    enter = torch.autocast.__enter__
+    enter: Callable[[torch.autocast], Any] = torch.autocast.__enter__
 
     def entered(self: torch.autocast) -> Any:
         on_autocast(self)
@@ -131,7 +168,11 @@ def watched_autocast(on_autocast: Callable[[torch.autocast], None]) -> Iterator[
 
 
 def policy_autocast(device: str, dtype: str, enabled: bool) -> contextlib.AbstractContextManager[object]:
-    """A fresh autocast context. One is opened per forward: its weight cache must never outlive a weight change."""
-    if not enabled:
-        return contextlib.nullcontext()
-    return torch.autocast(torch.device(device).type, dtype=_DTYPES[dtype])
+    """A fresh autocast context. One is opened per forward: its weight cache must never outlive a weight change.
+
+    Without autocast a context that the project left open is closed.
+    """
+    kind = torch.device(device).type
+    if enabled:
+        return torch.autocast(kind, dtype=_DTYPES[dtype])
+    return torch.autocast(kind, enabled=False) if _autocast_is_on(kind) else contextlib.nullcontext()

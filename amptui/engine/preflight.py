@@ -39,7 +39,7 @@ def preflight(bench: Bench) -> None:
             for update in bench.live.updates:
                 _watch_window(bench.live, update, remarks)
     finally:
-        bench.start.restore()
+        bench.restart()
 
 
 def probe_dtypes(bench: Bench) -> None:
@@ -51,7 +51,7 @@ def probe_dtypes(bench: Bench) -> None:
         except UserCodeError as failed:
             error = failed
         finally:
-            bench.start.restore()
+            bench.restart()
         bench.emit(
             Probed(
                 dtype=dtype,

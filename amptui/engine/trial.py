@@ -108,11 +108,11 @@ class Trial:
                 attended=self.walk.attended,
             )
         )
-        bench.start.restore()
+        bench.restart()
         bench.precision.restore()
         with fp32_regions(bench.live.modules, self.policy.fp32_regions, device=bench.live.device.type) as regions:
             cases = self._cases()
-            bench.start.restore()  # a forward may change more than its outputs, also in eval mode
+            bench.restart()  # a forward may change more than its outputs, also in eval mode
             completed = self._stretch()
             final_cases, reached = self._final_cases(completed)
             regions.check()
