@@ -1,7 +1,7 @@
 """Pictures of the screen, made from recorded sessions.
 
-    python screenshots/make.py            draws every picture again, without torch
-    python screenshots/make.py --record   first runs the sample projects again and records them
+python screenshots/make.py            draws every picture again, without torch
+python screenshots/make.py --record   first runs the sample projects again and records them
 """
 
 from __future__ import annotations
@@ -124,7 +124,11 @@ async def draw(picture: Picture) -> None:
         for key in picture.keys:
             await pilot.press(key)
             await pilot.pause(0.3)
-        (HERE / f"{picture.name}.svg").write_text(app.export_screenshot(title="amptui"), encoding="utf-8")
+        svg = app.export_screenshot(title="amptui")
+        # Some renderers collapse blanks, also those that do not break.
+        (HERE / f"{picture.name}.svg").write_text(
+            svg.replace("<text ", '<text xml:space="preserve" '), encoding="utf-8"
+        )
     print(f"drew {picture.name}")
 
 

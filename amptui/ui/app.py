@@ -195,6 +195,9 @@ class AmptuiApp(App[int]):
     def action_extend(self) -> None:
         self.steering.extend()
 
+    def action_mend(self) -> None:
+        self.steering.mend()
+
     def action_pause(self) -> None:
         self.steering.pause()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from dataclasses import replace
@@ -48,7 +49,7 @@ def _terminal() -> Terminal | None:
     why = refusal(terminal)
     if why is None:
         return terminal
-    print(f"amptui: {why}", file=sys.stderr)
+    _say(f"amptui: {why}")
     return None
 
 
@@ -86,7 +87,14 @@ def _show(
         app = AmptuiApp(start, guard)
         code = app.run(mouse=start.mouse)
     if app.last_words:
-        print(app.last_words, file=sys.stderr)
+        _say(app.last_words)
     elif how != "open":
-        print(f"Look at it again: amptui open {safe_text(folder.session_id)}", file=sys.stderr)
+        _say(f"Look at it again: amptui open {safe_text(folder.session_id)}")
     return guard.exit_code or code or app.return_code or 0
+
+
+def _say(text: str) -> None:
+    """On standard error; nothing where the terminal is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()

@@ -8,81 +8,124 @@ from amptui.findings.words import scale_text
 from amptui.protocol.facts import PhaseName
 from amptui.ui.moves import Page, Situation
 
+
+def _paragraphs(text: str) -> tuple[str, ...]:
+    """The paragraphs of `text`, which blank lines part; line breaks inside of one are blanks."""
+    return tuple(" ".join(part.split()) for part in text.strip().split("\n\n"))
+
+
 _STAGES: Mapping[str, tuple[str, ...]] = {
-    "project": (
-        "amptui runs your own model, loss, optimizer and data in a separate process, with your interpreter and torch. "
-        "It changes nothing on disk but its session folder.",
-        "Before anything trains, weights, buffers, optimizer, schedulers and random state are saved as one checkpoint "
-        "and read back to prove it. F returns to it from then on.",
-        "The batches are drawn once and frozen: FP32 and the trial see the same data in the same order with the same "
-        "random numbers, so that what differs is the arithmetic.",
-    ),
-    "baseline": (
-        "Without a baseline nobody can say whether a NaN or a changed decision comes from FP16 or was there before.",
-        "True FP32 means: no autocast, no TF32, no reduced-precision reductions. The first iterations run twice from the "
-        "same checkpoint; if they differ, the code is not deterministic and a difference to FP16 proves little.",
-        "The noise of two equal runs is the floor under every tolerance: nothing below it can be told apart.",
-    ),
-    "criteria": (
-        "Limits are written down before the trial, because after it every number looks acceptable.",
-        "Proposals follow the dtype: FP16 keeps 11 significant bits (about 3 digits, up to 65504), BF16 keeps 8 (about "
-        "2 digits, with FP32's range). A tolerance is a few such roundings of the largest value in the baseline.",
-        "An output passes where |trial − baseline| ≤ atol + rtol × |baseline|. Decisions must stand exactly, unless you "
-        "allow changes.",
-    ),
-    "trial": (
-        "Autocast runs matrix products and convolutions in the half type, and keeps in FP32 what needs range or digits: "
-        "softmax, log, exp, norms, losses. Weights stay FP32; each op casts what it needs.",
-        "Small gradients round to zero in FP16. The scaler multiplies the loss (by 65536 at first) so that they survive, "
-        "divides the gradients again before the step, and halves the factor when one of them overflows.",
-        "A skipped update is this search at work: normal in the first steps and now and then later. It is a problem if it "
-        "goes on, or if the gradient is infinite at every scale.",
-    ),
-    "verdict": (
-        "Accept: every locked criterion held. Reject: one failed, or something needs mending first. Inconclusive: what "
-        "would decide is missing, such as a baseline that is finite and repeatable.",
-        "Numbers can fail while every decision holds; this is still a reject, and is said as such with the smallest margin.",
-        "A run that you steered (retry, another policy) is marked: an unattended run confirms it.",
-    ),
-    "measure": (
-        "A half type pays only where the hardware has units for it, and where the work is large enough to fill them. "
-        "Measure before you adopt it.",
-    ),
-    "report": (
-        "The session's folder holds every event, the locked criteria, the checkpoint and the failing iterations. amptui "
-        "open shows it again on any machine, without torch.",
-    ),
+    "project": _paragraphs("""
+        amptui runs your own model, loss, optimizer and data in a separate process, with your interpreter
+        and torch. It changes nothing on disk but its session folder.
+
+        Before anything trains, weights, buffers, optimizer, schedulers and random state are saved as one
+        checkpoint and read back to prove it. F returns to it from then on.
+
+        The batches are drawn once and frozen: FP32 and the trial see the same data in the same order with
+        the same random numbers, so that what differs is the arithmetic.
+    """),
+    "baseline": _paragraphs("""
+        Without a baseline nobody can say whether a NaN or a changed decision comes from FP16 or was there
+        before.
+
+        True FP32 means: no autocast, no TF32, no reduced-precision reductions. The first iterations run
+        twice from the same checkpoint; if they differ, the code is not deterministic and a difference to
+        FP16 proves little.
+
+        The noise of two equal runs is the floor under every tolerance: nothing below it can be told apart.
+    """),
+    "criteria": _paragraphs("""
+        Limits are written down before the trial, because after it every number looks acceptable.
+
+        Proposals follow the dtype: FP16 keeps 11 significant bits (about 3 digits, up to 65504), BF16 keeps
+        8 (about 2 digits, with FP32's range). A tolerance is a few such roundings of the largest value in
+        the baseline.
+
+        An output passes where |trial − baseline| ≤ atol + rtol × |baseline|. Decisions must stand exactly,
+        unless you allow changes.
+    """),
+    "trial": _paragraphs("""
+        Autocast runs matrix products and convolutions in the half type, and keeps in FP32 what needs range
+        or digits: softmax, log, exp, norms, losses. Weights stay FP32; each op casts what it needs.
+
+        Small gradients round to zero in FP16. The scaler multiplies the loss (by 65536 at first) so that
+        they survive, divides the gradients again before the step, and halves the factor when one of them
+        overflows.
+
+        A skipped update is this search at work: normal in the first steps and now and then later. It is a
+        problem if it goes on, or if the gradient is infinite at every scale.
+    """),
+    "verdict": _paragraphs("""
+        Accept: every locked criterion held. Reject: one failed, or something needs mending first.
+        Inconclusive: what would decide is missing, such as a baseline that is finite and repeatable.
+
+        Numbers can fail while every decision holds; this is still a reject, and is said as such with the
+        smallest margin.
+
+        A run that you steered (retry, another policy) is marked: an unattended run confirms it.
+    """),
+    "measure": _paragraphs("""
+        A half type pays only where the hardware has units for it, and where the work is large enough to
+        fill them. Measure before you adopt it.
+    """),
+    "report": _paragraphs("""
+        The session's folder holds every event, the locked criteria, the checkpoint and the failing
+        iterations. amptui open shows it again on any machine, without torch.
+    """),
 }
 
-_PHASES: Mapping[PhaseName, str] = {
-    "zero_grad": "zero_grad clears the gradients of this update's parameters, so that only this window counts.",
-    "forward": "forward runs model and loss under autocast: products and convolutions in the half type, sums, norms and "
-    "losses in FP32. A value above 65504 becomes infinite in FP16 here.",
-    "check_loss": "check_loss looks at the loss alone. If it is not finite already, no gradient can be.",
-    "backward": "backward computes gradients of loss × scale. Scaled up, small gradients stay above FP16's smallest "
-    "number (6e-8); too high a scale makes large ones infinite.",
-    "unscale": "unscale divides the gradients by the scale, in FP32, and notes whether any is infinite or NaN. From here "
-    "on they are comparable with FP32's, and clipping means what it says.",
-    "check_grads": "check_grads reads every layer's norm at once. Where something is not finite the guard keeps the "
-    "optimizer from stepping, and the weights stay as they are.",
-    "clip": "clip limits the norm of the whole gradient. It must come after unscale: clipping scaled gradients would clip "
-    "by the scale.",
-    "step": "step is the optimizer's: the only phase that changes weights. It runs on finite gradients alone.",
-    "update_scale": "update_scale halves the scale after an overflow; after 2000 clean iterations in a row it doubles it "
-    "again, to keep as many small gradients as possible.",
-    "scheduler": "scheduler moves the learning rate, and only when the update was applied: a skipped update must not count.",
+_PHASES: Mapping[PhaseName, tuple[str, ...]] = {
+    "zero_grad": _paragraphs("""
+        zero_grad clears the gradients of this update's parameters, so that only this window counts.
+    """),
+    "forward": _paragraphs("""
+        forward runs model and loss under autocast: products and convolutions in the half type, sums, norms
+        and losses in FP32. A value above 65504 becomes infinite in FP16 here.
+    """),
+    "check_loss": _paragraphs("""
+        check_loss looks at the loss alone. If it is not finite already, no gradient can be.
+    """),
+    "backward": _paragraphs("""
+        backward computes gradients of loss × scale. Scaled up, small gradients stay above FP16's smallest
+        number (6e-8); too high a scale makes large ones infinite.
+    """),
+    "unscale": _paragraphs("""
+        unscale divides the gradients by the scale, in FP32, and notes whether any is infinite or NaN. From
+        here on they are comparable with FP32's, and clipping means what it says.
+    """),
+    "check_grads": _paragraphs("""
+        check_grads reads every layer's norm at once. Where something is not finite the guard keeps the
+        optimizer from stepping, and the weights stay as they are.
+    """),
+    "clip": _paragraphs("""
+        clip limits the norm of the whole gradient. It must come after unscale: clipping scaled gradients
+        would clip by the scale.
+    """),
+    "step": _paragraphs("""
+        step is the optimizer's: the only phase that changes weights. It runs on finite gradients alone.
+    """),
+    "update_scale": _paragraphs("""
+        update_scale halves the scale after an overflow; after 2000 clean iterations in a row it doubles it
+        again, to keep as many small gradients as possible.
+    """),
+    "scheduler": _paragraphs("""
+        scheduler moves the learning rate, and only when the update was applied: a skipped update must not
+        count.
+    """),
 }
 
-_SKIP = (
-    "Why it was skipped: an infinite gradient would write infinity or NaN into every weight it touches. The scaler's rule "
-    "is to leave this update out and to halve the scale.",
-    "Normal in the first iterations, while the scale comes down from 65536 to what the model allows, and about once in "
-    "2000 later, when it tries a higher one. Not normal: many in a row, or at a scale near 1.",
-)
-_WITHHELD = (
-    "The guard held back what the plain loop would have applied: the scaler's own check found nothing, but writing this "
-    "would have damaged the weights. This is worth a diagnosis.",
-)
+_SKIP = _paragraphs("""
+    Why it was skipped: an infinite gradient would write infinity or NaN into every weight it touches. The
+    scaler's rule is to leave this update out and to halve the scale.
+
+    Normal in the first iterations, while the scale comes down from 65536 to what the model allows, and about
+    once in 2000 later, when it tries a higher one. Not normal: many in a row, or at a scale near 1.
+""")
+_WITHHELD = _paragraphs("""
+    The guard held back what the plain loop would have applied: the scaler's own check found nothing, but
+    writing this would have damaged the weights. This is worth a diagnosis.
+""")
 
 
 def explanation(now: Situation) -> tuple[str, Sequence[str]]:
@@ -97,7 +140,7 @@ def explanation(now: Situation) -> tuple[str, Sequence[str]]:
             )
         if trial.phases:
             phase = trial.phases[-1]
-            return f"what {phase.phase} does", (_PHASES[phase.phase], *_scale_note(now))
+            return f"what {phase.phase} does", (*_PHASES[phase.phase], *_scale_note(now), *_STAGES["trial"])
     return f"why: {page}", _STAGES.get(page, ("Press 1 to 7 for a stage, then x for what it is for.",))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from amptui.findings.words import counted
+from amptui.protocol.events import StageName
 from amptui.session.state import SessionState, TrialState
 from amptui.ui.moves import Page, Situation, next_stage
 from amptui.ui.raster.line import Role
@@ -50,8 +51,9 @@ def guidance(now: Situation) -> Guidance:
         return Guidance(f"Cannot go on: {state.refusal.message}", f"{hint} q leaves.", "bad")
     if "running" in state.stages.values():
         return _while_running(now)
-    if state.fell_back is not None:
-        return _fell_back(state)
+    due = next_stage(state)
+    if state.fell_back is not None and due in ("baseline", "trial"):
+        return _fell_back(state, due)
     return _between(now)
 
 
@@ -61,15 +63,15 @@ def _after_death(state: SessionState) -> str:
     return "N starts a new engine, o shows its last output, q leaves."
 
 
-def _fell_back(state: SessionState) -> Guidance:
+def _fell_back(state: SessionState, due: StageName | None) -> Guidance:
     assert state.fell_back is not None
     tensors = counted(state.fell_back.verified, "tensor")
-    proven = "bit for bit" if state.fell_back.proven else "(bit for bit not proven: see 2 Baseline)"
-    return Guidance(
-        f"Back at the FP32 checkpoint: {tensors} compared after the restore, equal {proven}.",
-        "c runs the trial again from here, s steps through it, q leaves.",
-        "good",
-    )
+    proven = "equal bit for bit" if state.fell_back.proven else "but bit for bit is not proven (2 Baseline says why)"
+    press = {
+        "baseline": "c runs the baseline again, which the trial needs, q leaves.",
+        "trial": "c runs the trial again from here, s steps through it, q leaves.",
+    }
+    return Guidance(f"Back at the FP32 checkpoint: {tensors} compared, {proven}.", press.get(due or "", ""), "good")
 
 
 def _while_running(now: Situation) -> Guidance:
@@ -154,10 +156,11 @@ def _after_verdict(state: SessionState, page: Page) -> Guidance:
     assert state.verdict is not None
     roles: dict[str, Role] = {"accept": "good", "reject": "bad", "inconclusive": "warn"}
     role = roles[state.verdict.verdict]
-    more = "c shows the verdict. " if page not in ("verdict", "measure", "report") else ""
-    confirm = "a confirms it unattended, " if state.verdict.interventions else ""
-    return Guidance(
-        state.verdict.words,
-        f"{more}{confirm}t repeats it ten times as long, F puts FP32 back, 7 shows the files.",
-        role,
-    )
+    options = [
+        "c shows the verdict" if page not in ("verdict", "measure", "report") else "",
+        "m tries the suggested FP32 modules" if state.verdict.fp32_regions else "",
+        "a confirms it unattended" if state.verdict.interventions else "t runs ten times as long",
+        "F puts FP32 back",
+        "7 the files",
+    ]
+    return Guidance(state.verdict.words, ", ".join(filter(None, options)) + ".", role)

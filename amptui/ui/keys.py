@@ -42,6 +42,7 @@ KEYS: tuple[Key, ...] = (
     Key("until", ("u",), "until…", "run until a skip, a scale drop, a norm, a loss, a step, a stall", "Run", 21),
     Key("unattended", ("a",), "unattended", "run the trial to its verdict without stopping", "Run", 13),
     Key("retry", ("r",), "retry", "run the held iteration again at the new scale (marks the verdict)", "Run", 13),
+    Key("mend", ("m",), "FP32 modules", "repeat the trial with the suggested modules in FP32", "Run", 12),
     Key("extend", ("t",), "10× longer", "repeat the stretch ten times, unattended, same criteria", "Run", 14),
     Key("cancel", ("C",), "cancel", "end what is running at the next safe point", "Run", 23),
     Key("pause", ("space",), "pause", "pause, resume", "Run", 22),

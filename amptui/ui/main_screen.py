@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -113,11 +112,10 @@ class _TooSmall(LineWidget, can_focus=False):
 class MainScreen(FrugalScreen):
     """Mounts pages as they are asked for and keeps them; `show` paints the page looked at and the lines around it."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall")]
-
     def __init__(self, look: Look, keys: Sequence[Key], page: Page = "project") -> None:
         super().__init__(id="_default")
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
+        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall")]
         self.look = look
         self._keys = keys
         self.page: Page = page

@@ -102,6 +102,8 @@ def _between_stages(now: Situation) -> set[str]:
     ids = {"proceed"} if next_stage(state) is not None or state.verdict is not None else set()
     if state.locked is not None:
         ids |= {"phase", "iteration", "unattended", "extend"}
+    if state.verdict is not None and state.verdict.fp32_regions:
+        ids.add("mend")
     if state.proposed is not None and now.page == "criteria":
         ids.add("change")
     return ids

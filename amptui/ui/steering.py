@@ -102,6 +102,15 @@ class Steering:
         self._screen.go("trial")
         self._screen.send(RunTrial(attended=False, extend=EXTENDED))
 
+    def mend(self) -> None:
+        """The trial again with the modules in FP32 that the verdict suggests, beside those that already are."""
+        state = self._screen.situation.state
+        if state.verdict is None or state.policy is None:
+            return
+        regions = dict.fromkeys((*state.policy.fp32_regions, *state.verdict.fp32_regions))
+        self._screen.go("trial")
+        self._screen.send(RunTrial(attended=False, policy={"fp32_regions": tuple(regions)}))
+
     def _start(self, first: Command | None) -> None:
         """An attended trial stops after its first phase; `first` is how it goes on from there."""
         self._until = None

@@ -57,7 +57,7 @@ def _how_to_start(shown: Shown) -> list[Paragraph | None]:
 
 def _tripped(tripped: GuardTripped, trial: TrialState, glyphs: Glyphs) -> TextValue:
     record = tripped.record
-    paragraphs: list[Paragraph | None] = [Paragraph(_spaced(_phases_of(record, glyphs)))]
+    paragraphs: list[Paragraph | None] = [Paragraph(_spaced(_phases_of(record, glyphs, named=False)))]
     role: Role = "warn" if record.skipped else "bad"
     mark = glyphs.skipped if record.skipped else glyphs.withheld
     paragraphs.append(paragraph(tripped.words, "text", lead=f"{mark} ", lead_role=role))
@@ -92,25 +92,24 @@ def _scale_piece(record: IterationRecord, glyphs: Glyphs) -> Piece:
     return f"{glyphs.ok} update_scale {changed}", "text" if before == after else "warn"
 
 
-def _phases_of(record: UpdateRecord, glyphs: Glyphs) -> list[Piece]:
-    """The phases of one update as its record tells them; those after a failed check did not run."""
+def _phases_of(record: UpdateRecord, glyphs: Glyphs, *, named: bool = True) -> list[Piece]:
+    """The phases of one update as its record tells them; those after a failed check did not run.
+
+    `named`: whether the bad layers are named, as where no sentence below does.
+    """
     bad_loss = record.outcome == "bad_loss"
     failed = record.outcome not in ("ok", "no_gradient")
-    scaled = (
-        f" {glyphs.withheld if glyphs.name == 'ascii' else '×'}{scale_text(record.scale)}"
-        if record.scale != 1.0
-        else ""
-    )
+    scaled = f"×{scale_text(record.scale)}" if record.scale != 1.0 else ""
     pieces: list[Piece] = [
         _done("zero_grad", "", glyphs),
         _done("forward", number(record.loss), glyphs, bad=bad_loss and not math.isfinite(record.loss)),
         _done("check_loss", "", glyphs, bad=bad_loss),
-        _done("backward", scaled.strip(), glyphs),
+        _done("backward", scaled, glyphs),
         _done("unscale", "" if record.scale != 1.0 else "(no scaler)", glyphs),
     ]
     if record.outcome == "no_gradient":
         return [*pieces, (f"{glyphs.absent} no gradient, no step", "dim")]
-    norm = f"norm {number(record.norm)}" if not failed else _bad_words(record)
+    norm = f"norm {number(record.norm)}" if not failed else _bad_words(record) if named else "not finite"
     pieces.append(_done("check_grads", norm, glyphs, bad=failed and not bad_loss))
     if failed:
         kind = "skipped" if record.skipped else "withheld"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 
-from amptui.findings.judgement import Row
 from amptui.report import told_end, told_trial, told_verdict
 from amptui.report.figures import figure
 from amptui.report.page import Page
 from amptui.session.state import SessionState
 from amptui.ui.raster.line import Role
-from amptui.ui.raster.table import Table, TableColumn, TableRow, Value
+from amptui.ui.raster.table import Table, TableColumn, TableRow, TableView, Value
 from amptui.ui.stages.stage import Shown, Stage
 from amptui.ui.widgets.table import TablePane
 from amptui.ui.widgets.told import ToldPane
@@ -33,6 +32,11 @@ def tell_verdict_stage(page: Page, state: SessionState) -> None:
         told_end.tell_fallback(page, state.fell_back)
         page.blank()
     if state.verdict is not None:
+        cause = next((finding for finding in state.findings if finding.severity == "fault"), None)
+        if cause is not None:
+            page.line(("The cause", "bold"))
+            told_verdict.tell_finding(page, cause)
+            page.blank()
         told_verdict.tell_verdict(page, state.verdict, state)
         trial = state.trial
         if trial is not None and trial.done is not None:
@@ -73,15 +77,10 @@ def _decision(baseline: object, trial: object, stands: bool | None) -> str:
     return figure(trial) if stands else f"{figure(baseline)} → {figure(trial)}"
 
 
-def failed_rows(state: SessionState) -> tuple[Row, ...]:
-    """The rows that decided against the trial."""
-    return tuple(row for row in state.rows if row.passed is False)
-
-
 class VerdictStage(Stage):
     def compose(self) -> ComposeResult:
         yield ToldPane(self.look, id="verdict-told")
-        yield TablePane(self.look, id="verdict-cases")
+        yield TablePane(self.look, view=TableView(sort=3), id="verdict-cases")
 
     def show(self, shown: Shown) -> None:
         state = shown.view.state
