@@ -36,6 +36,10 @@ class Reading:
     bad: tuple[str, ...]
     #: The total norm as torch's tensor, for clipping; None without gradients.
     total: Tensor | None
+    #: Whether every gradient is zero in every element.
+    zero: bool
+    #: Of the first parameter group; NaN for an optimizer without one.
+    learning_rate: float
 
 
 @dataclass(eq=False)
@@ -61,16 +65,18 @@ class Guard:
         buffer_norms = norms_of(list(self.buffers.values()))
         found_inf, scale = self._scaler_state(update) if norms else ([], [])
         extras = [value for values in shown.values() for value in values if isinstance(value, Tensor)]
+        rate = update.update.optimizer.param_groups[0].get("lr", math.nan)
 
         numbers = iter(
             self._transfer(
                 [
-                    torch.stack([*losses]),
+                    *losses,
                     *([norms.stacked, norms.total] if norms else []),
                     *found_inf,
                     *scale,
                     *([buffer_norms.stacked] if buffer_norms else []),
                     *extras,
+                    *([rate] if isinstance(rate, Tensor) else []),
                 ]
             )
         )
@@ -96,6 +102,8 @@ class Guard:
             scale=scale_value,
             bad=bad,
             total=norms.total if norms else None,
+            zero=norm == 0.0 and not any(bool(gradient.any()) for gradient in gradients),  # squares may underflow
+            learning_rate=next(numbers) if isinstance(rate, Tensor) else float(rate),
         )
 
     def step(self, update: LiveUpdate) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from amptui.engine.precision import policy_autocast
 from amptui.engine.scale import ScaleMirror
 from amptui.engine.snapshot import BufferSnapshot
 from amptui.engine.tape import RngTape
-from amptui.project import Policy
+from amptui.project import Policy, Update
 from amptui.protocol.codec import Floats
 from amptui.protocol.facts import IterationRecord, PhaseName, UpdateRecord
 
@@ -131,6 +131,7 @@ def _guarded_update(run: GuardedRun, update: LiveUpdate, step: int) -> Generator
     if run.buffers is not None:
         run.buffers.take()
     while True:
+        seen = dict(run.guard.buffer_states)
         record = yield from _attempt(run, update, step)
         if record.applied or record.outcome == "no_gradient":
             return record
@@ -138,6 +139,7 @@ def _guarded_update(run: GuardedRun, update: LiveUpdate, step: int) -> Generator
         choice = yield Phase(step, update.name, where, values=_shown(record), trip=record)
         if run.buffers is not None and (choice == "retry" or run.policy.buffers == "rollback"):
             run.buffers.restore()
+            run.guard.buffer_states = seen  # what turns bad once more is to be seen once more
         if choice != "retry":
             return record
         yield from _update_scale(run, step)
@@ -146,7 +148,8 @@ def _guarded_update(run: GuardedRun, update: LiveUpdate, step: int) -> Generator
 def _attempt(run: GuardedRun, update: LiveUpdate, step: int) -> Generator[Phase, Choice | None, UpdateRecord]:
     started = time.perf_counter()
     name, settings, optimizer = update.name, update.update, update.update.optimizer
-    optimizer.zero_grad(set_to_none=True)
+    with user_code("zero_grad", step=step, update=name):
+        optimizer.zero_grad(set_to_none=True)
     yield Phase(step, name, "zero_grad")
 
     losses: list[Tensor] = []
@@ -157,31 +160,36 @@ def _attempt(run: GuardedRun, update: LiveUpdate, step: int) -> Generator[Phase,
             parts = split_loss(settings.loss(run.live.model, batch))
             divided = settings.accumulate > 1 and settings.reduce == "mean"
             driving = parts.driving / settings.accumulate if divided else parts.driving
-        losses.append(parts.driving.detach())
+        # copies: a project may write into the same tensors again before they are read
+        losses.append(parts.driving.detach().clone())
         for key, value in parts.shown.items():
-            shown.setdefault(key, []).append(value.detach() if isinstance(value, Tensor) else value)
+            shown.setdefault(key, []).append(value.detach().clone() if isinstance(value, Tensor) else value)
         values = {"loss": float(losses[-1])} if run.stepping else {}
         yield Phase(step, name, "forward", micro_batch, values)
         yield Phase(step, name, "check_loss", micro_batch, values)
         with user_code("backward", step=step, update=name, micro_batch=micro_batch):
-            (driving if run.scaler is None else run.scaler.scale(driving)).backward()
+            (driving if run.scaler is None else run.scaler.scale(driving)).backward()  # type: ignore[no-untyped-call]
         yield Phase(step, name, "backward", micro_batch, {"scale": run.scale} if run.stepping else {})
 
     gradients = [parameter.grad for parameter in update.parameters if parameter.grad is not None]
     if run.scaler is not None and gradients:
-        run.scaler.unscale_(optimizer)
+        with user_code("unscale", step=step, update=name):
+            run.scaler.unscale_(optimizer)
     yield Phase(step, name, "unscale", note="" if run.scaler is not None else "no scaler")
 
-    reading = run.guard.read(update, losses, shown)
+    with user_code("check_grads", step=step, update=name):
+        reading = run.guard.read(update, losses, shown)
     record = _record(update, step, reading, started)
-    if reading.outcome != "no_gradient":
+    if gradients:
         run.unscaled.append(record)
+    if reading.outcome == "no_gradient":
+        yield Phase(step, name, "check_grads", values=_shown(record), note="skipped: no gradient")
     if not record.applied:
         return record
     yield Phase(step, name, "check_grads", values=_shown(record))
 
     clipped_to = _clip(update, reading)
-    yield Phase(step, name, "clip", values={"factor": clipped_to}, note="" if clipped_to < 1.0 else "left out")
+    yield Phase(step, name, "clip", values={"factor": clipped_to}, note=_how_clipped(settings, clipped_to))
     with user_code("step", step=step, update=name):
         spoiled = run.guard.step(update)
     if spoiled:
@@ -209,8 +217,8 @@ def _record(update: LiveUpdate, step: int, reading: Reading, started: float) -> 
         applied=ok,
         skipped=not ok and reading.found_inf,
         withheld=not ok and not reading.found_inf and reading.outcome != "no_gradient",
-        zero_gradient=reading.norm == 0.0,
-        learning_rate=float(update.update.optimizer.param_groups[0]["lr"]),
+        zero_gradient=reading.zero,
+        learning_rate=reading.learning_rate,
         bad=reading.bad,
         seconds=time.perf_counter() - started,
     )
@@ -219,17 +227,24 @@ def _record(update: LiveUpdate, step: int, reading: Reading, started: float) -> 
 def _clip(update: LiveUpdate, reading: Reading) -> float:
     """Clips as the plain loop does and returns the factor; left out where torch would multiply by one.
 
-    torch decides in float32, so within one part in a million of the limit it is asked instead of predicted.
+    torch decides in the norm's own dtype, so within its precision of the limit it is asked instead of predicted.
     """
     limit = update.update.clip_norm
     if limit is not None and reading.total is not None:
-        if reading.norm + 1e-6 <= limit * (1.0 - 1e-6):
+        margin = max(1e-6, 4.0 * torch.finfo(reading.total.dtype).eps)
+        if reading.norm + 1e-6 <= limit * (1.0 - margin):
             return 1.0
         torch.nn.utils.clip_grads_with_norm_(update.parameters, limit, reading.total)
         return min(1.0, limit / (reading.norm + 1e-6))
     if update.update.clip_value is not None:
         torch.nn.utils.clip_grad_value_(update.parameters, update.update.clip_value)
     return 1.0
+
+
+def _how_clipped(update: Update, factor: float) -> str:
+    if update.clip_value is not None:
+        return "by value"
+    return "" if factor < 1.0 else "left out"
 
 
 def _update_scale(run: GuardedRun, step: int) -> Generator[Phase, Any, None]:
@@ -252,8 +267,12 @@ def _step_scheduler(run: GuardedRun, update: LiveUpdate, record: UpdateRecord) -
     with user_code("scheduler", step=record.step, update=update.name):
         scheduler.step(*([record.loss] if plateau else []))
     note = "ReduceLROnPlateau got the window's mean loss" if plateau else ""
-    rate = float(update.update.optimizer.param_groups[0]["lr"])
-    yield Phase(record.step, update.name, "scheduler", values={"learning_rate": rate}, note=note)
+    rate = update.update.optimizer.param_groups[0].get("lr")
+    # a rate that is a tensor is read with the next update's numbers: asking for it here would cost a transfer
+    values = (
+        {"learning_rate": float(rate)} if isinstance(rate, float | int) or (run.stepping and rate is not None) else {}
+    )
+    yield Phase(record.step, update.name, "scheduler", values=values, note=note)
 
 
 def _shown(record: UpdateRecord) -> Mapping[str, float]:

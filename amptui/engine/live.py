@@ -80,8 +80,8 @@ class LiveProject:
         return [buffer for _, module in self._modules_by_path if module._buffers for buffer in module._buffers.values()]
 
     def float_buffers(self) -> dict[str, Tensor]:
-        """The floating-point buffers among `buffers`."""
-        return {path: buffer for path, buffer in self.buffers().items() if buffer.is_floating_point()}
+        """The buffers that can hold NaN or inf and that torch can take a norm of (no float8, sparse or meta tensors)."""
+        return {path: buffer for path, buffer in self.buffers().items() if _has_norm(buffer)}
 
 
 def joined(prefix: str, path: str) -> str:
@@ -94,6 +94,13 @@ def named_modules(modules: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
 
 def named_parameters(modules: Mapping[str, nn.Module]) -> dict[str, nn.Parameter]:
     return {joined(key, path): p for key, root in modules.items() for path, p in root.named_parameters()}
+
+
+_NORMED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+def _has_norm(tensor: Tensor) -> bool:
+    return tensor.dtype in _NORMED and tensor.layout is torch.strided and not tensor.is_meta
 
 
 LossFunction = Callable[[Any, Any], Tensor | Mapping[str, Tensor]]

@@ -13,15 +13,9 @@ import torch
 from torch import Tensor
 
 try:  # what clip_grad_norm_ itself uses; without it the order of groups is that of first appearance
-    from torch.utils._foreach_utils import (
-        _group_tensors_by_device_and_dtype as _torch_groups,
-    )
-    from torch.utils._foreach_utils import (
-        _has_foreach_support,
-    )
+    from torch.utils import _foreach_utils as _torch_foreach
 except ImportError:  # pragma: no cover - private names of a future torch
-    _torch_groups = None  # type: ignore[assignment]
-    _has_foreach_support = None  # type: ignore[assignment]
+    _torch_foreach = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +44,12 @@ def norms_of(tensors: Sequence[Tensor]) -> Norms | None:
 
 
 def _groups(tensors: Sequence[Tensor]) -> list[tuple[list[int], list[Tensor]]]:
-    if _torch_groups is not None:
-        grouped = _torch_groups([list(tensors)], with_indices=True)  # type: ignore[list-item]
-        return [(list(indices), list(group)) for [group], indices in grouped.values()]
+    """The tensors by device and dtype, with their places, in torch's order of groups."""
+    grouping = getattr(_torch_foreach, "_group_tensors_by_device_and_dtype", None)
+    if grouping is not None:
+        return [
+            (list(places), list(group)) for [group], places in grouping([list(tensors)], with_indices=True).values()
+        ]
     found: dict[tuple[torch.device, torch.dtype], tuple[list[int], list[Tensor]]] = {}
     for index, tensor in enumerate(tensors):
         indices, group = found.setdefault((tensor.device, tensor.dtype), ([], []))
@@ -63,7 +60,7 @@ def _groups(tensors: Sequence[Tensor]) -> list[tuple[list[int], list[Tensor]]]:
 
 def _group_norms(group: Sequence[Tensor]) -> Sequence[Tensor]:
     foreach: Callable[..., Sequence[Tensor]] | None = getattr(torch, "_foreach_norm", None)
-    supported = _has_foreach_support is None or _has_foreach_support(list(group), group[0].device)
-    if foreach is not None and supported:
+    supports = getattr(_torch_foreach, "_has_foreach_support", None)
+    if foreach is not None and (supports is None or supports(list(group), group[0].device)):
         return foreach(group, 2.0)
     return [torch.linalg.vector_norm(tensor, 2.0) for tensor in group]

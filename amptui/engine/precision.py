@@ -60,11 +60,8 @@ class PrecisionSettings:
 
     def as_text(self) -> dict[str, str]:
         """Every switch as torch itself says it."""
-        matmul = self.matmul or "mixed"
-        return {
-            "float32 matmul": matmul,
-            **{k: str(v[0] if isinstance(v, tuple) else v) for k, v in self.switches.items()},
-        }
+        allowed = {name: v[0] if isinstance(v, tuple) else v for name, v in self.switches.items()}
+        return {"float32 matmul": self.matmul or "mixed", **{name: str(value) for name, value in allowed.items()}}
 
 
 def _matmul_precision() -> str | None:
