@@ -15,11 +15,14 @@ from typing import cast
 import torch
 
 from amptui.engine import checkpoint, opening
+from amptui.engine.after_verdict import AfterVerdict
 from amptui.engine.baseline import Baseline, run_baseline
 from amptui.engine.bench import Bench
+from amptui.engine.case_search import find_cases
 from amptui.engine.course import Stopped
 from amptui.engine.environment import environment
 from amptui.engine.failures import UserCodeError
+from amptui.engine.forecast import forecast
 from amptui.engine.identity import noted_changes
 from amptui.engine.inbox import Inbox
 from amptui.engine.live import LiveProject
@@ -43,7 +46,10 @@ from amptui.protocol.commands import (
     Close,
     Command,
     FallBack,
+    FindCases,
     LockCriteria,
+    Measure,
+    MeasureSeeds,
     OpenProject,
     ReplayCase,
     RunBaseline,
@@ -94,6 +100,7 @@ class Conductor:
         self.proposed: tuple[Criteria, tuple[Proposal, ...]] | None = None
         self.locked: CriteriaLocked | None = None
         self.trials = 0
+        self.after = AfterVerdict()
 
     def run(self) -> None:
         self.emit(EngineStarted(pid=os.getpid(), environment=environment(torch.device("cpu"), Path.cwd())))
@@ -116,6 +123,9 @@ class Conductor:
             LockCriteria: ("criteria", self.lock_criteria),
             RunTrial: ("trial", self.run_trial),
             ReplayCase: ("trial", self.replay_case),
+            Measure: ("measure", self.after.measure),
+            MeasureSeeds: ("measure", lambda given: self.after.measure_seeds(self.bench, self.baseline, given)),
+            FindCases: ("measure", lambda given: self.emit(find_cases(self._opened_bench(), given))),
         }
         if type(command) not in stages:
             return  # Pause, Advance and the like mean nothing between stages
@@ -196,6 +206,7 @@ class Conductor:
         preflight(bench)
         probe_dtypes(bench)
         self.bench, self.baseline, self.proposed, self.locked = bench, None, None, None
+        self.after = AfterVerdict()
 
     def run_baseline(self, _command: RunBaseline) -> None:
         bench = self._opened_bench()
@@ -211,6 +222,7 @@ class Conductor:
         )
         criteria, proposals = self.proposed
         self.emit(CriteriaProposed(criteria=criteria, proposals=proposals))
+        self.emit(forecast(bench, self.baseline.tape))
 
     def lock_criteria(self, command: LockCriteria) -> None:
         """The first lock is revision 1; after a trial a new revision needs a reason, and the old ones stay."""
@@ -241,7 +253,7 @@ class Conductor:
         if self.baseline is None or self.locked is None:
             raise Refusal("order", "the criteria are not locked", hint="run the baseline and lock the criteria first")
         policy = policy_over(bench.policy, command.policy)
-        changed = policy != bench.policy and self.trials > 0
+        changed = policy != bench.policy and self.trials > 0 and not command.planned
         self.trials += 1
         trial = Trial(
             bench=bench,
@@ -270,6 +282,9 @@ class Conductor:
                 interventions=evidence.interventions,
             )
         )
+        self.after.note(trial, judgement.verdict)
+        if isinstance(trial.stopped, LeftTrial):
+            raise trial.stopped
 
     def replay_case(self, command: ReplayCase) -> None:
         """A retained case once more, on its own weights; what the session has measured stays as it is."""

@@ -11,26 +11,23 @@ import torch
 
 from amptui.engine.baseline import Baseline
 from amptui.engine.bench import Bench
+from amptui.engine.beside import beside
 from amptui.engine.compare import compare_gradients, compare_outputs
 from amptui.engine.course import Course, Stopped, run_stretch
 from amptui.engine.diagnosis.locator import Locator
 from amptui.engine.evaluate import (
     Evaluated,
-    decisions_agree,
     evaluate,
     figures,
     nonfinite_outputs,
     quality,
-    tied_choices,
 )
 from amptui.engine.failures import UserCodeError
 from amptui.engine.gradients import FirstGradients
 from amptui.engine.iteration import Choice, GuardedRun, Phase
-from amptui.engine.live import LiveUpdate
 from amptui.engine.precision import policy_autocast
 from amptui.engine.regions import fp32_regions
-from amptui.engine.replay import fitting_scale, replay
-from amptui.engine.retained import Retention
+from amptui.engine.trips import Trips
 from amptui.findings.criteria import limits_for
 from amptui.findings.evidence import (
     CaseEvidence,
@@ -38,21 +35,17 @@ from amptui.findings.evidence import (
     FinalCaseEvidence,
     TensorDifference,
     TrialEvidence,
-    TripEvidence,
 )
-from amptui.findings.words import scale_text, trip_words
 from amptui.project import Criteria, Policy
 from amptui.protocol.events import (
     CodeFailed,
-    Diagnosed,
     FinalCaseRun,
-    GuardTripped,
     IterationDone,
     TrialCaseRun,
     TrialDone,
     TrialStarted,
 )
-from amptui.protocol.facts import IterationRecord, UpdateRecord
+from amptui.protocol.facts import IterationRecord
 
 
 class Walk(Protocol):
@@ -82,18 +75,18 @@ class Trial:
     revision: int
     walk: Walk
     repeats: int = 1
-    #: By update, outcome, and whether a lower loss scale mends it.
-    trips: dict[tuple[str, str, bool], TripEvidence] = field(default_factory=dict)
     failures: list[CodeFailure] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.course = Course(tuple(update.name for update in self.bench.live.updates))
         self.first = FirstGradients()
-        self.retention = Retention(self.bench.folder, self.bench.emit)
         self.locator = Locator(self.bench, self.policy)
+        self.trips = Trips(self.bench, self.baseline, self.policy, self.locator, self.first)
         self.guarded: GuardedRun | None = None
         #: The cases under the policy, on the checkpoint's weights.
         self.evaluated: list[Evaluated] = []
+        #: How the user left the stretch, if they did.
+        self.stopped: Stopped | None = None
         self.iterations = self.bench.live.batches.iterations * self.repeats if self.bench.live.updates else 0
 
     def run(self) -> TrialEvidence:
@@ -153,57 +146,27 @@ class Trial:
             if nonfinite_outputs(evaluated):
                 finite = not nonfinite_outputs(self.baseline.cases[evaluated.index])
                 self.locator.case(evaluated, fp32_finite=finite)
-        evidence = tuple(self._beside(evaluated) for evaluated in results)
-        for evaluated, beside in zip(results, evidence, strict=True):
-            beyond = any(d.measured > d.limit and not d.nonfinite for d in beside.differences)
-            if (beyond or beside.decision_stands is False) and not nonfinite_outputs(evaluated):
+        evidence = tuple(self._compared(evaluated) for evaluated in results)
+        for evaluated, compared in zip(results, evidence, strict=True):
+            beyond = any(d.measured > d.limit and not d.nonfinite for d in compared.differences)
+            if (beyond or compared.decision_stands is False) and not nonfinite_outputs(evaluated):
                 self.locator.deviation(evaluated)
         self.locator.randomness([e for e in self.baseline.cases if self.baseline.randomness[e.case.id]])
         return evidence
 
-    def _beside(self, trial: Evaluated) -> CaseEvidence:
-        baseline = self.baseline.cases[trial.index]
-        differences = []
-        for name in {**baseline.outputs, **trial.outputs}:
-            atol, rtol = limits_for(self.criteria, name)
-            if name in baseline.outputs and name in trial.outputs:
-                differences.append(
-                    compare_outputs(name, baseline.outputs[name], trial.outputs[name], atol=atol, rtol=rtol)
-                )
-            else:
-                differences.append(_missing(name, atol, name in trial.outputs))
-        ties = tied_choices(baseline.outputs, baseline.decision)
-        tied = ties is not None and any(len(row) > 1 for row in ties)
-        stands = None
-        if self.bench.live.project.decide is not None:
-            allowed = ties if self.criteria.tie == "any" else None
-            stands = decisions_agree(baseline.decision, trial.decision, allowed)
+    def _compared(self, trial: Evaluated) -> CaseEvidence:
+        """One case held against the baseline, told and returned."""
+        compared = beside(self.bench.live.project, self.baseline, self.criteria, trial)
         self.bench.emit(
             TrialCaseRun(
                 figures=figures(trial),
-                differences=tuple(differences),
-                decision_stands=stands,
-                baseline_decision=baseline.decision,
-                baseline_margin=baseline.margin,
+                differences=compared.differences,
+                decision_stands=compared.decision_stands,
+                baseline_decision=compared.decision,
+                baseline_margin=compared.margin,
             )
         )
-        identity = trial.case.id
-        return CaseEvidence(
-            case=identity,
-            index=trial.index,
-            tag=trial.case.tag,
-            differences=tuple(differences),
-            decision=baseline.decision,
-            trial_decision=trial.decision,
-            margin=baseline.margin,
-            trial_margin=trial.margin,
-            decision_stands=stands,
-            tied=tied,
-            baseline_nonfinite=nonfinite_outputs(baseline),
-            noise=self.baseline.noise[identity],
-            randomness=self.baseline.randomness[identity],
-            decision_random=identity in self.baseline.random_decisions,
-        )
+        return compared
 
     # The stretch.
 
@@ -221,14 +184,15 @@ class Trial:
         except UserCodeError as failure:
             self._note_failure(failure)
             return False
-        except Stopped:
+        except Stopped as stopped:
+            self.stopped = stopped
             return False
         return True
 
     def _on_phase(self, run: GuardedRun, phase: Phase) -> Choice | None:
         self.first.note(self.bench.live, phase)
         if phase.trip is not None:
-            self._on_trip(run, phase.trip)
+            self.trips.note(run, phase.trip)
         elif phase.name == "check_grads" and phase.step == 0 and phase.update is not None:
             self._look_at_first_loss(run, phase.update, phase.values["loss"])
         self.bench.between()
@@ -249,93 +213,6 @@ class Trial:
         self.bench.emit(IterationDone(run="trial", record=record))
         self.bench.progress("trial", "stretch", record.step + 1, self.iterations)
         self.walk.after_iteration(record)
-
-    def _on_trip(self, run: GuardedRun, record: UpdateRecord) -> None:
-        """Keeps and explains the first failure of each kind; counts the others."""
-        update = self.bench.live.update(record.update)
-        scale_alone = self._scale_alone(run, update, record)
-        kind = (record.update, record.outcome, scale_alone)
-        known = self.trips.get(kind)
-        if known is not None:
-            self.trips[kind] = replace(known, count=known.count + 1, last_step=record.step)
-            self.bench.emit(GuardTripped(record=record, words=self._words(record), retained=None))
-            return
-        retained = self.retention.keep(run, record)
-        self.bench.emit(GuardTripped(record=record, words=self._words(record), retained=retained))
-        self.trips[kind] = self._examined(run, update, record, retained, scale_alone=scale_alone)
-
-    def _scale_alone(self, run: GuardedRun, update: LiveUpdate, record: UpdateRecord) -> bool:
-        """Whether the same window is finite at scale 1: then only the loss scale was too high."""
-        if record.outcome != "bad_gradient" or run.scaler is None or record.scale <= 1.0:
-            return False
-        try:
-            return replay(run, update, record.step, scale=1.0).finite
-        except UserCodeError:
-            return False
-
-    def _examined(
-        self, run: GuardedRun, update: LiveUpdate, record: UpdateRecord, retained: str | None, *, scale_alone: bool
-    ) -> TripEvidence:
-        """What replays of the failing iteration show: where it began, and whether true FP32 is finite there."""
-        fp32_finite = replay(run, update, record.step, fp32=True).finite
-        fits = fitting_scale(run, update, record.step) if scale_alone else None
-        if fits is not None and record.step == 0:
-            self._take_first_gradients(run, record, fits)
-        self._diagnose_trip(run, update, record, retained, fp32_finite=fp32_finite, fits=fits)
-        return TripEvidence(
-            step=record.step,
-            update=record.update,
-            outcome=record.outcome,
-            loss=record.loss,
-            scale=record.scale,
-            found_inf=record.found_inf,
-            bad=record.bad,
-            fp32_finite=fp32_finite,
-            fitting_scale=fits,
-            count=1,
-            last_step=record.step,
-            baseline_step=self.baseline.evidence.first_bad.get(record.update),
-            buffers=tuple(name for name in record.bad if name in run.guard.buffers),
-            retained=retained,
-            loss_at=update.facts.loss_at,
-        )
-
-    def _diagnose_trip(
-        self,
-        run: GuardedRun,
-        update: LiveUpdate,
-        record: UpdateRecord,
-        retained: str | None,
-        *,
-        fp32_finite: bool,
-        fits: float | None,
-    ) -> None:
-        """Traces the failing window and tells what was found, with the table of replays."""
-        before = len(self.locator.found)
-        self.locator.iteration(run, update, record, fp32_finite=fp32_finite)
-        variations = [
-            (f"as it ran: {self.policy.dtype}, scale {scale_text(record.scale)}", "not finite"),
-            ("true FP32, no scaling", "finite" if fp32_finite else "not finite"),
-        ]
-        if fits is not None:
-            variations.append((f"{self.policy.dtype} at scale {scale_text(fits)}", "finite: the largest that fits"))
-        self.bench.emit(
-            Diagnosed(
-                step=record.step,
-                update=update.name,
-                case=None,
-                retained=retained,
-                findings=tuple(self.locator.found[before:]),
-                variations=tuple(variations),
-            )
-        )
-
-    def _take_first_gradients(self, run: GuardedRun, record: UpdateRecord, scale: float) -> None:
-        """Iteration 0 overflowed at the initial scale alone: its gradients are compared at the scale that fits."""
-        fitted = replay(run, self.bench.live.update(record.update), record.step, scale=scale)
-        self.first.gradients[record.update] = tuple(
-            None if g is None else g.detach().to("cpu", copy=True) for g in fitted.gradients
-        )
 
     # After the stretch.
 
@@ -413,22 +290,13 @@ class Trial:
             completed=completed,
             counts=self.course.counts(),
             scaler=self.course.scale_course(),
-            trips=tuple(self.trips.values()),
+            trips=self.trips.evidence,
             failures=tuple(self.failures),
             quality=reached,
             quality_better=self.bench.live.project.quality_better,
             late_loss=self.course.late_loss(),
             interventions=self.walk.interventions,
             located=tuple(self.locator.found),
-        )
-
-    def _words(self, record: UpdateRecord) -> str:
-        return trip_words(
-            record.outcome,
-            record.bad,
-            scale=record.scale,
-            layers=len(record.norms),
-            scaler=self.policy.effective_scaler is not None,
         )
 
     def _note_failure(self, failure: UserCodeError) -> None:
@@ -460,18 +328,3 @@ class Trial:
                 frames=failure.frames,
             )
         )
-
-
-def _missing(name: str, limit: float, in_trial: bool) -> TensorDifference:
-    return TensorDifference(
-        name=f"{name} (only in the {'trial' if in_trial else 'baseline'})",
-        measured=float("inf"),
-        limit=limit,
-        largest=float("inf"),
-        baseline=None,
-        trial=None,
-        place=(),
-        elements=0,
-        beyond=0,
-        nonfinite=0,
-    )
