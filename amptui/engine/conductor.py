@@ -18,11 +18,9 @@ from amptui.engine import checkpoint, opening
 from amptui.engine.after_verdict import AfterVerdict
 from amptui.engine.baseline import Baseline, run_baseline
 from amptui.engine.bench import Bench
-from amptui.engine.case_search import find_cases
 from amptui.engine.course import Stopped
 from amptui.engine.environment import environment
 from amptui.engine.failures import UserCodeError
-from amptui.engine.forecast import forecast
 from amptui.engine.identity import noted_changes
 from amptui.engine.inbox import Inbox
 from amptui.engine.live import LiveProject
@@ -46,10 +44,7 @@ from amptui.protocol.commands import (
     Close,
     Command,
     FallBack,
-    FindCases,
     LockCriteria,
-    Measure,
-    MeasureSeeds,
     OpenProject,
     ReplayCase,
     RunBaseline,
@@ -123,9 +118,7 @@ class Conductor:
             LockCriteria: ("criteria", self.lock_criteria),
             RunTrial: ("trial", self.run_trial),
             ReplayCase: ("trial", self.replay_case),
-            Measure: ("measure", self.after.measure),
-            MeasureSeeds: ("measure", lambda given: self.after.measure_seeds(self.bench, self.baseline, given)),
-            FindCases: ("measure", lambda given: self.emit(find_cases(self._opened_bench(), given))),
+            **self.after.stages(),
         }
         if type(command) not in stages:
             return  # Pause, Advance and the like mean nothing between stages
@@ -206,7 +199,7 @@ class Conductor:
         preflight(bench)
         probe_dtypes(bench)
         self.bench, self.baseline, self.proposed, self.locked = bench, None, None, None
-        self.after = AfterVerdict()
+        self.after = AfterVerdict(bench)
 
     def run_baseline(self, _command: RunBaseline) -> None:
         bench = self._opened_bench()
@@ -222,7 +215,7 @@ class Conductor:
         )
         criteria, proposals = self.proposed
         self.emit(CriteriaProposed(criteria=criteria, proposals=proposals))
-        self.emit(forecast(bench, self.baseline.tape))
+        self.after.baseline_done(bench, self.baseline)
 
     def lock_criteria(self, command: LockCriteria) -> None:
         """The first lock is revision 1; after a trial a new revision needs a reason, and the old ones stay."""
@@ -282,7 +275,7 @@ class Conductor:
                 interventions=evidence.interventions,
             )
         )
-        self.after.note(trial, judgement.verdict)
+        self.after.judged(trial, judgement.verdict)
         if isinstance(trial.stopped, LeftTrial):
             raise trial.stopped
 

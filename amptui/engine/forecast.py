@@ -98,7 +98,7 @@ class _Dtype:
     def forecast(self) -> DtypeForecast:
         dtype, reader = self._policy.dtype, self.reader
         reader.settle([self._shown_at(moment) for moment in reader.unknown(SETTLED)])
-        gradients, limiting = reader.gradients(self._seed())
+        gradients, limiting = reader.gradients(half_loss=dtype in self._training.losses.values())
         failed = self._training if self._training.failed else self._cases
         return DtypeForecast(
             dtype=dtype,
@@ -108,6 +108,7 @@ class _Dtype:
             places=reader.places(PLACES),
             initial_scale=foreseen.initial_scale(gradients, dtype) if gradients is not None else None,
             limited_by=limiting,
+            beyond_every_scale=gradients.beyond if gradients is not None else 0,
             scales=foreseen.scale_table(gradients, dtype, SCALES) if gradients is not None else (),
         )
 
@@ -115,13 +116,6 @@ class _Dtype:
         if moment.index is not None:
             return watch_case(self._bench, self._policy, moment.index)
         return watch_training(self._bench, self._policy, self._tape, moment.step or 0)
-
-    def _seed(self) -> float:
-        """Backward begins with the scale itself (divided by the window's length) where the loss is half."""
-        if self._policy.dtype not in self._training.losses.values():
-            return 0.0
-        update = self._bench.live.updates[0].update
-        return 1.0 / update.accumulate if update.reduce == "mean" else 1.0
 
 
 def _read_cases(bench: Bench, readers: Sequence[Reader]) -> None:

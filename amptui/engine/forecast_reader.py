@@ -84,6 +84,8 @@ class _Place:
     moment: Moment = field(default_factory=Moment)
     #: Rises with every first overflow.
     order: int | None = None
+    #: In backward: the largest magnitude of every moment.
+    by_moment: dict[Moment, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.exponents = torch.zeros(EXPONENTS, dtype=torch.float64)
@@ -118,15 +120,19 @@ class Reader:
         self._places: dict[tuple[OpKey, Why, str], _Place] = {}
         self._unknown: dict[OpKey, Moment] = {}
         self._ordinals: Counter[OpKey] = Counter()
-        #: Memory that will hold half values.
-        self._half = StorageMarks()
+        #: Memory that will hold half values; that of gradients; that of the one which backward begins with.
+        self._half, self._gradients, self._root = StorageMarks(), StorageMarks(), StorageMarks()
+        #: What the half ops of backward get of the gradient that backward begins with: the loss scale itself.
+        self._seed = 0.0
         self._moment = Moment()
         self._overflows = 0
+        #: Moments whose forward overflows: they are skipped at any loss scale.
+        self._overflowing: set[Moment] = set()
 
     def begin(self, moment: Moment) -> None:
         self._moment = moment
         self._ordinals.clear()
-        self._half = StorageMarks()
+        self._half, self._gradients, self._root = StorageMarks(), StorageMarks(), StorageMarks()
 
     def note(self, op: WatchedOp, values: Callable[[Tensor], Values]) -> None:
         results = op.floats
@@ -134,15 +140,27 @@ class Reader:
             return
         dtype = self._dtype_of(op)
         self._check_rows(op)
+        if op.key.phase == "backward":
+            for tensor in results:
+                self._gradients.put(tensor, ())
+        elif op.facts.aten == "ones_like" and results[0].dim() == 0:
+            self._root.put(results[0], ())
         if dtype is None or dtype not in RANGES:
             return
-        if op.key.phase == "forward" and makes_half(op.facts.aten):
-            for tensor in op.tensors:
-                if tensor.dtype == torch.float32 and self._half.get(tensor) is None:
-                    self._read(replace(op.key, op="to"), "cast", dtype, values(tensor))
+        for tensor in self._cast_by(op):
+            self._read(replace(op.key, op="to"), "cast", dtype, values(tensor))
         for tensor in results:
             self._half.put(tensor, ())
             self._read(op.key, "result", dtype, values(tensor))
+
+    def _cast_by(self, op: WatchedOp) -> list[Tensor]:
+        """What goes into a half op as float32: all that autocast casts, and in backward the gradients."""
+        fresh = [t for t in op.tensors if t.dtype == torch.float32 and self._half.get(t) is None]
+        if op.key.phase == "forward":
+            return fresh if makes_half(op.facts.aten) else []
+        if any(self._root.get(tensor) is not None for tensor in fresh):
+            self._seed = 1.0
+        return [tensor for tensor in fresh if self._gradients.get(tensor) is not None]
 
     def _dtype_of(self, op: WatchedOp) -> str | None:
         key, in_case = op.key, self._moment.case is not None
@@ -171,6 +189,8 @@ class Reader:
             place.largest = largest
             if place.order is None:
                 place.moment = self._moment
+        if key.phase == "backward":
+            place.by_moment[self._moment] = max(largest, place.by_moment.get(self._moment, 0.0))
         place.exponents += values.exponents
 
     def _check_rows(self, op: WatchedOp) -> None:
@@ -192,7 +212,10 @@ class Reader:
         return self._places.setdefault((key, why, dtype), _Place(key, why, dtype))
 
     def _note_overflow(self, place: _Place) -> None:
-        if place.order is None and place.key.phase == "forward":
+        if place.key.phase != "forward":
+            return
+        self._overflowing.add(self._moment)
+        if place.order is None:
             self._overflows += 1
             place.order, place.moment = self._overflows, self._moment
 
@@ -223,16 +246,26 @@ class Reader:
         told = sorted((place.told() for place in self._places.values()), key=lambda place: place.headroom)
         return tuple(told[:most])
 
-    def gradients(self, seed: float) -> tuple[Gradients | None, PlaceForecast | None]:
-        """All gradients that will be computed in this dtype, and the largest's place where that is what limits.
+    def gradients(self, *, half_loss: bool) -> tuple[Gradients | None, PlaceForecast | None]:
+        """The gradients that will be computed in this dtype, and the place of the largest where that is what limits.
 
-        `seed` is the magnitude of the gradient that backward begins with, 0 where the loss is float32.
+        Iterations that no loss scale can save do not count: their forward overflows, or their gradients do at scale 1.
+        With `half_loss` the gradient that backward begins with, which is the scale itself, has to fit as well.
         """
+        seed = 1.0 if half_loss else self._seed
         backward = [p for p in self._places.values() if p.key.phase == "backward" and p.dtype == self.dtype]
         if not backward and not seed:
             return None, None
-        top = max(backward, key=lambda place: place.largest, default=None)
         counts = torch.stack([place.exponents for place in backward]).sum(0).tolist() if backward else []
-        limits = top is not None and top.largest * foreseen.RESERVE >= seed
-        gradients = Gradients(largest=top.largest if top is not None else 0.0, exponents=counts, seed=seed)
+        beyond, top, largest = set[Moment](), None, 0.0
+        for place in backward:
+            for moment, reached in place.by_moment.items():
+                if foreseen.overflows(reached, self.dtype):
+                    beyond.add(moment)
+        for place in backward:
+            for moment, reached in place.by_moment.items():
+                if reached > largest and moment not in beyond and moment not in self._overflowing:
+                    top, largest = place, reached
+        limits = top is not None and largest * foreseen.RESERVE >= seed
+        gradients = Gradients(largest=largest, exponents=counts, seed=seed, beyond=len(beyond - self._overflowing))
         return gradients, top.told() if top is not None and limits else None

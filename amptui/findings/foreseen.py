@@ -95,6 +95,8 @@ class DtypeForecast:
     initial_scale: float | None = None
     #: The place in backward that limits it.
     limited_by: PlaceForecast | None = None
+    #: Iterations whose gradients leave the range at every scale from 1 on.
+    beyond_every_scale: int = 0
     scales: tuple[ScaleForecast, ...] = ()
 
 
@@ -107,8 +109,10 @@ class Gradients:
 
     largest: float
     exponents: Sequence[float]
-    #: Magnitude of the gradient that enters backward (1 over the window's length) where the loss itself is half.
+    #: 1 where an op gets the gradient that backward begins with, which is the scale itself, in half; else 0.
     seed: float = 0.0
+    #: Iterations left out because no scale from 1 on fits their gradients.
+    beyond: int = 0
 
 
 def overflows(largest: float, dtype: str) -> bool:
@@ -141,8 +145,8 @@ def fitting_scale(gradients: Gradients, dtype: str) -> float:
 
 
 def initial_scale(gradients: Gradients, dtype: str) -> float:
-    """The scale to start with: torch's default, lower where it does not fit, higher where it loses too much."""
-    fits = fitting_scale(gradients, dtype)
+    """The scale to start with, at least 1: torch's default, lower where it does not fit, higher where it loses much."""
+    fits = max(1.0, fitting_scale(gradients, dtype))
     if fits <= DEFAULT_SCALE or lost_share(gradients.exponents, dtype, DEFAULT_SCALE) <= LOSES_MUCH:
         return min(fits, DEFAULT_SCALE)
     scale = DEFAULT_SCALE

@@ -1,0 +1,1 @@
+"""What a policy gains in time and memory, measured without any diagnostics."""
