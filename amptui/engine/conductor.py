@@ -356,7 +356,7 @@ class Conductor:
         return record
 
     def _write_checkpoint(self, live: LiveProject) -> None:
-        self.record = checkpoint.write(self.folder, FP32, live.state)
+        self.record = checkpoint.write(self.folder, FP32, live.state, position={"iteration": 0})
         if self.outbox.store is not None:
             self.outbox.store.add_checkpoint(self.record)
         self.emit(
