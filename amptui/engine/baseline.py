@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import torch
 
@@ -15,7 +16,7 @@ from amptui.engine import rng
 from amptui.engine.bench import Bench
 from amptui.engine.compare import largest_difference
 from amptui.engine.course import Course, run_iteration, run_stretch
-from amptui.engine.evaluate import Evaluated, evaluate, figures, nonfinite_outputs, quality
+from amptui.engine.evaluate import Evaluated, evaluate, figures, nonfinite_outputs, quality, same_decision
 from amptui.engine.gradients import Fingerprint, FirstGradients, fingerprint
 from amptui.engine.iteration import GuardedRun, Phase
 from amptui.engine.precision import true_fp32
@@ -124,7 +125,7 @@ def _run_cases(
     for one, two, three in zip(first, again, other, strict=True):
         noise[one.case.id] = _differences(one, two)
         randomness[one.case.id] = _differences(one, three)
-        if one.decision != two.decision or one.decision != three.decision:
+        if not (same_decision(one.decision, two.decision) and same_decision(one.decision, three.decision)):
             random_decisions.add(one.case.id)
         bench.emit(BaselineCaseRun(figures=figures(one), noise=noise[one.case.id], randomness=randomness[one.case.id]))
     return first, noise, randomness, frozenset(random_decisions)
@@ -188,7 +189,8 @@ class _Stretch:
 
     def proof(self) -> RepeatProved:
         """Whether the first iterations gave the same bits twice, and the first tensor that did not."""
-        for step, (one, two) in enumerate(zip(self.expected, self.again, strict=True)):
+        pairs: Iterator[tuple[Fingerprint, Fingerprint]] = zip_longest(self.expected, self.again, fillvalue={})
+        for step, (one, two) in enumerate(pairs):
             different = next((name for name in {**one, **two} if one.get(name) != two.get(name)), None)
             if different is not None:
                 return RepeatProved(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -51,10 +52,12 @@ def _accelerator() -> str | None:
 def _git(folder: Path) -> tuple[str | None, bool | None]:
     def ask(*arguments: str) -> str | None:
         try:
-            done = subprocess.run(
+            done = subprocess.run(  # noqa: S603 - fixed arguments
                 ["git", "-C", str(folder), *arguments],  # noqa: S607 - the user's own git
                 capture_output=True,
                 text=True,
+                errors="replace",
+                env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},  # asking must not write into the user's repository
                 timeout=5,
                 check=False,
                 stdin=subprocess.DEVNULL,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,13 +29,17 @@ class OutputsRefused(TypeError):
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """One case, evaluated once. `outputs` are detached copies by name; `decision` is plain."""
+    """One case, evaluated once. `outputs` are detached copies by name; `decision` is plain.
+
+    `single` says that the project's `outputs` gave one tensor and no mapping.
+    """
 
     case: Case
     index: int
     outputs: Mapping[str, Tensor]
     decision: Any = None
     margin: float | None = None
+    single: bool = False
 
 
 @contextlib.contextmanager
@@ -46,6 +51,9 @@ def eval_mode(modules: Mapping[str, nn.Module]) -> Iterator[None]:
             root.eval()
         yield
     finally:
+        for module, training in flags:
+            if module.training != training:
+                module.train(training)  # a module may do more there: merge weights, keep its statistics frozen
         for module, training in flags:
             module.training = training
 
@@ -79,15 +87,16 @@ def evaluate(
 
 def _evaluate_one(live: LiveProject, case: Case, index: int, arithmetic: Arithmetic) -> Evaluated:
     with user_code("outputs", case=case.id), arithmetic():
-        raw = call_outputs(live, copied(case.inputs, live.device))
-        named = named_outputs(raw)
+        raw = call_outputs(live, copied(case.inputs, None))
+        # copies: `decide` may edit what it gets
+        named = {name: tensor.detach().clone() for name, tensor in named_outputs(raw).items()}
     decision, margin = None, None
     if live.project.decide is not None:
         with user_code("decide", case=case.id):
             decision, margin = _decided(live.project.decide(raw))
         if margin is None:
             margin = default_margin(named, decision)
-    return Evaluated(case, index, {name: t.detach().clone() for name, t in named.items()}, decision, margin)
+    return Evaluated(case, index, named, decision, margin, single=isinstance(raw, Tensor))
 
 
 def call_outputs(live: LiveProject, inputs: Any) -> Any:
@@ -96,7 +105,7 @@ def call_outputs(live: LiveProject, inputs: Any) -> Any:
         return live.project.outputs(live.model, inputs)
     if isinstance(live.model, Mapping):
         raise OutputsRefused("the model is a mapping of modules: write outputs=lambda model, inputs: … for the cases")
-    if isinstance(inputs, dict):
+    if isinstance(inputs, Mapping):
         return live.model(**inputs)
     return live.model(*inputs) if isinstance(inputs, tuple) else live.model(inputs)
 
@@ -115,7 +124,7 @@ def named_outputs(raw: Any) -> dict[str, Tensor]:
 
 def _flattened(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
     if isinstance(value, Tensor):
-        yield name or "output", value
+        yield name or "output", value if value.layout is torch.strided else value.to_dense()
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from _flattened(item, f"{name}.{key}" if name else str(key))
@@ -135,28 +144,29 @@ def _decided(result: Any) -> tuple[Any, float | None]:
             return plain(decision), margin
         if isinstance(margin, Tensor) and margin.numel() == 1 and margin.is_floating_point():
             return plain(decision), float(margin)
+        if getattr(getattr(margin, "dtype", None), "kind", "") == "f" and getattr(margin, "size", 0) == 1:  # NumPy's
+            return plain(decision), float(margin)
     return plain(result), None
 
 
 def plain(value: Any) -> Any:
     """`value` as numbers, texts, lists and mappings, so that two decisions can be compared and written down."""
-    if isinstance(value, Tensor):
-        return value.tolist()
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, set | frozenset):
         return sorted((plain(item) for item in value), key=repr)
-    if callable(getattr(value, "tolist", None)):  # NumPy arrays and scalars
-        return value.tolist()
+    if callable(getattr(value, "tolist", None)):  # tensors, NumPy's arrays and scalars
+        listed = value.tolist()
+        return plain(listed) if type(listed) is not type(value) else repr(value)
     return value if isinstance(value, bool | int | float | str) or value is None else repr(value)
 
 
 def default_margin(outputs: Mapping[str, Tensor], decision: Any) -> float | None:
     """The smallest gap of the two largest values where the decision is the argmax over the last dimension."""
     scores = argmax_scores(outputs, decision)
-    if scores is None or scores.shape[-1] < 2:
+    if scores is None or scores.shape[-1] < 2 or not scores.numel():
         return None
     top = scores.topk(2, dim=-1).values
     gap = (top[..., 0] - top[..., 1]).min()
@@ -187,12 +197,23 @@ def tied_choices(outputs: Mapping[str, Tensor], decision: Any) -> list[list[int]
 
 def decisions_agree(baseline: Any, trial: Any, ties: Sequence[Sequence[int]] | None) -> bool:
     """Whether the trial's decision stands; with `ties`, any tied candidate of a row counts as the baseline's choice."""
-    if baseline == trial:
+    if same_decision(baseline, trial):
         return True
     flat_baseline, flat_trial = _flat_integers(baseline), _flat_integers(trial)
     if ties is None or flat_baseline is None or flat_trial is None or len(flat_baseline) != len(flat_trial):
         return False
     return len(ties) == len(flat_trial) and all(chosen in tied for chosen, tied in zip(flat_trial, ties, strict=True))
+
+
+def same_decision(one: Any, other: Any) -> bool:
+    """Whether two plain decisions are equal; NaN equals NaN."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same_decision, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_decision(one[key], other[key]) for key in one)
+    if isinstance(one, float) and isinstance(other, float) and math.isnan(one) and math.isnan(other):
+        return True
+    return bool(one == other)
 
 
 def _flat_integers(decision: Any) -> list[int] | None:
@@ -225,7 +246,7 @@ def nonfinite_outputs(evaluated: Evaluated) -> tuple[str, ...]:
 
 
 def _facts(name: str, output: Tensor, case: Case) -> OutputFacts:
-    values = _real(output).double().cpu()
+    values = _real(output).cpu().double()
     finite = values[torch.isfinite(values)]
     mean, high, largest = _errors(name, values, case.target)
     return OutputFacts(
@@ -245,19 +266,32 @@ def _facts(name: str, output: Tensor, case: Case) -> OutputFacts:
 
 def _errors(name: str, values: Tensor, target: Any) -> tuple[float | None, float | None, float | None]:
     """|output − target| as mean, 99th percentile and largest, where the target is numbers of the output's size."""
-    wanted = target.get(name) if isinstance(target, Mapping) else target
-    if isinstance(wanted, bool) or wanted is None:
+    wanted = _numbers(target.get(name) if isinstance(target, Mapping) else target)
+    if wanted is None or not values.numel() or wanted.numel() != values.numel():
         return None, None, None
-    if isinstance(wanted, float):
-        wanted = torch.tensor(wanted)
-    if not isinstance(wanted, Tensor) or not wanted.is_floating_point() or wanted.numel() != values.numel():
-        return None, None, None
-    if not values.numel():
-        return None, None, None
-    errors = (values.reshape(-1) - wanted.detach().double().cpu().reshape(-1)).abs()
+    errors = (values.reshape(-1) - wanted).abs()
     ordered = errors.sort().values
     at = min(len(ordered) - 1, math.ceil(0.99 * len(ordered)) - 1)
     return float(errors.mean()), float(ordered[at]), float(ordered[-1])
+
+
+def _numbers(target: Any) -> Tensor | None:
+    """The target as float64 in one dimension where it consists of floating-point numbers; labels are none."""
+    if isinstance(target, float) or (isinstance(target, list | tuple) and _holds_floats(target)):
+        target = torch.tensor(target, dtype=torch.float64)
+    elif getattr(getattr(target, "dtype", None), "kind", "") == "f":  # NumPy's
+        target = torch.tensor(target.tolist(), dtype=torch.float64)
+    if not isinstance(target, Tensor) or not target.is_floating_point():
+        return None
+    return target.detach().cpu().double().reshape(-1)
+
+
+def _holds_floats(values: Sequence[Any]) -> bool:
+    return (
+        bool(values)
+        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        and (any(isinstance(value, float) for value in values))
+    )
 
 
 def _real(tensor: Tensor) -> Tensor:
@@ -268,7 +302,11 @@ def quality(live: LiveProject, evaluated: Sequence[Evaluated]) -> float | None:
     """The project's own quality over all cases; raises `UserCodeError` where it fails or gives no number."""
     if live.project.quality is None or not evaluated:
         return None
-    rows = [QualityRow(e.case.id, _as_given(e.outputs), e.decision, e.case.target, e.case.tag) for e in evaluated]
+    # copies: a quality may edit what it gets, and the outputs are still to be compared
+    rows = [
+        QualityRow(e.case.id, _as_given(e), copy.deepcopy(e.decision), copied(e.case.target, None), e.case.tag)
+        for e in evaluated
+    ]
     with user_code("quality"):
         return float(live.project.quality(rows))
 
@@ -284,5 +322,6 @@ class QualityRow:
     tag: str
 
 
-def _as_given(outputs: Mapping[str, Tensor]) -> Any:
-    return outputs["output"] if list(outputs) == ["output"] else outputs
+def _as_given(evaluated: Evaluated) -> Any:
+    outputs = {name: output.clone() for name, output in evaluated.outputs.items()}
+    return outputs["output"] if evaluated.single else outputs

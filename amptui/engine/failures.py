@@ -55,12 +55,15 @@ class UserCodeError(Exception):
 
 @contextmanager
 def user_code(phase: str, **where: Any) -> Iterator[None]:
-    """Turns whatever the user's code raises inside into a `UserCodeError`; `KeyboardInterrupt` passes."""
+    """Turns whatever the user's code raises inside into a `UserCodeError`, also `sys.exit` and the like.
+
+    `KeyboardInterrupt` passes, and so does the end of a suspended generator.
+    """
     try:
         yield
-    except UserCodeError:
+    except (UserCodeError, KeyboardInterrupt, GeneratorExit):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise UserCodeError(phase, **where) from error
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -43,6 +43,8 @@ class LiveProject:
     cases: tuple[Case, ...]
     device: torch.device
     state: TrainingState
+    #: Parameters that a forward was seen to change itself (a momentum encoder), by name.
+    self_changing: set[str] = field(default_factory=set)
 
     @property
     def model(self) -> Any:
@@ -80,7 +82,7 @@ class LiveProject:
         return [buffer for _, module in self._modules_by_path if module._buffers for buffer in module._buffers.values()]
 
     def float_buffers(self) -> dict[str, Tensor]:
-        """The buffers that can hold NaN or inf and that torch can take a norm of (no float8, sparse or meta tensors)."""
+        """The buffers that can hold NaN or inf and that torch takes a norm of: no float8, sparse or meta tensors."""
         return {path: buffer for path, buffer in self.buffers().items() if _has_norm(buffer)}
 
 

@@ -20,7 +20,7 @@ except ImportError:  # pragma: no cover - private names of a future torch
 
 @dataclass(frozen=True, eq=False)
 class Norms:
-    """The 2-norms of some tensors: `stacked` is 1-dim in the tensors' order, `total` their norm as torch stacks them."""
+    """The 2-norms of some tensors: `stacked` (1-dim) in the tensors' order, `total` their norm as torch stacks them."""
 
     stacked: Tensor
     total: Tensor

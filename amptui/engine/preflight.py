@@ -37,7 +37,8 @@ def preflight(bench: Bench) -> None:
     try:
         with true_fp32(on_autocast=remarks.on_autocast), _scaler_watch():
             for update in bench.live.updates:
-                _watch_window(bench.live, update, remarks)
+                _watch_window(bench.live, update, remarks, bench.start.tensors())
+            _watch_case(bench)
     finally:
         bench.restart()
 
@@ -73,13 +74,13 @@ def _run_once(bench: Bench, dtype: str) -> None:
         with user_code("forward", step=0, update=update.name), autocast():
             loss = split_loss(update.update.loss(live.model, batch)).driving
         with user_code("backward", step=0, update=update.name):
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
     if live.cases and not live.updates:
         evaluate(replace(live, cases=live.cases[:1]), autocast, state=bench.rng)
 
 
-def _watch_window(live: LiveProject, update: LiveUpdate, remarks: _Remarks) -> None:
-    before = [parameter.detach().clone() for parameter in update.parameters]
+def _watch_window(live: LiveProject, update: LiveUpdate, remarks: _Remarks, start: Mapping[str, Tensor]) -> None:
+    named = named_parameters(live.modules)
     for micro_batch, batch in enumerate(live.batches.window(0)):
         where: dict[str, Any] = {"step": 0, "update": update.name, "micro_batch": micro_batch}
         try:
@@ -90,10 +91,13 @@ def _watch_window(live: LiveProject, update: LiveUpdate, remarks: _Remarks) -> N
             if refusal is None:
                 raise
             raise refusal from error
+        _refuse_half_loss(loss, update)
+        live.self_changing.update(n for n, p in named.items() if n in start and not _same(p, start[n]))
+        before = [parameter.detach().clone() for parameter in update.parameters]
         with user_code("backward", **where):
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
         _refuse_sparse(live, update)
-        if any(not torch.equal(p, b) for p, b in zip(update.parameters, before, strict=True) if _finite(b)):
+        if not all(map(_same, update.parameters, before)):
             raise Refusal(
                 "step-in-backward",
                 f"backward of update {update.name!r} changed its own parameters: an optimizer steps inside backward",
@@ -104,6 +108,11 @@ def _watch_window(live: LiveProject, update: LiveUpdate, remarks: _Remarks) -> N
                 update=update.name,
             )
     _remark_on_half_casts(live, update, remarks)
+
+
+def _watch_case(bench: Bench) -> None:
+    """The first case, so that what it opens is remarked on as well."""
+    evaluate(replace(bench.live, cases=bench.live.cases[:1]), contextlib.nullcontext, state=bench.rng)
 
 
 def _as_refusal(error: UserCodeError, update: LiveUpdate) -> Refusal | None:
@@ -129,8 +138,24 @@ def _as_refusal(error: UserCodeError, update: LiveUpdate) -> Refusal | None:
     return None
 
 
-def _finite(tensor: Tensor) -> bool:
-    return bool(torch.isfinite(tensor).all())
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal, NaN taken for equal to NaN."""
+    return torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all())  # noqa: PLR0124
+
+
+def _refuse_half_loss(loss: Tensor, update: LiveUpdate) -> None:
+    if loss.dtype is torch.float16:
+        raise Refusal(
+            "half-loss",
+            f"the loss of update {update.name!r} is float16 where autocast is off: times a loss scale of 65536 it is "
+            "infinite at once",
+            hint="remove the .half() that makes it, or end the loss with .float()",
+            where=update.facts.loss_at,
+            kind="dtype",
+            stage="loss",
+            update=update.name,
+            module="loss",
+        )
 
 
 def _refuse_sparse(live: LiveProject, update: LiveUpdate) -> None:
@@ -228,11 +253,11 @@ def _remark_on_setup(bench: Bench, remarks: _Remarks) -> None:
         )
 
 
-class _HalfCasts(TorchDispatchMode):
+class _HalfCasts(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes where float32 values are made half while autocast is off."""
 
     def __init__(self, on_cast: Callable[[torch.dtype, str | None], None]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._on_cast = on_cast
 
     def __torch_dispatch__(
@@ -256,7 +281,7 @@ def _remark_on_half_casts(live: LiveProject, update: LiveUpdate, remarks: _Remar
         )
 
     # A dispatch mode cannot see into compiled or higher-order code and may fail there; the remark is then not made.
-    with contextlib.suppress(Exception), torch.no_grad(), _HalfCasts(on_cast):
+    with contextlib.suppress(Exception, SystemExit), torch.no_grad(), _HalfCasts(on_cast):
         update.update.loss(live.model, next(iter(live.batches.window(0))))
 
 

@@ -138,7 +138,7 @@ def _check_closure(update: Update) -> None:
             "closure",
             f"{type(update.optimizer).__name__} of update {update.name!r} evaluates the loss inside step(closure): "
             "gradients made there are scaled but never checked",
-            hint="GradScaler does not support closures: train this part in FP32, or with an optimizer without a closure",
+            hint="GradScaler takes no closures: train this part in FP32, or with an optimizer that needs none",
             where=defined_at(update.loss),
             kind="loop_order",
             update=update.name,

@@ -1,7 +1,7 @@
 """A failing iteration once more, with one thing varied: true FP32, another loss scale.
 
-The weights are still what they were, because the guard withheld the step; RNG comes from the tape, buffers and
-gradients are put back afterwards. A replay touches neither the scaler nor the optimizer.
+The weights are still what they were, because the guard withheld the step; RNG comes from the tape. What user code may
+have changed is put back afterwards. A replay touches neither the scaler nor the optimizer.
 """
 
 from __future__ import annotations
@@ -10,14 +10,20 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from amptui.engine import rng
+from amptui.engine.failures import user_code
 from amptui.engine.iteration import GuardedRun
-from amptui.engine.live import LiveProject, LiveUpdate, split_loss
+from amptui.engine.live import LiveProject, LiveUpdate, named_parameters, split_loss
 from amptui.engine.precision import true_fp32
 from amptui.engine.snapshot import BufferSnapshot
+from amptui.engine.switches import Switches
+from amptui.engine.training_state import copied as deeply_copied
+from amptui.engine.training_state import load_state, state_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,20 +49,23 @@ class Replay:
 def replay(run: GuardedRun, update: LiveUpdate, step: int, *, fp32: bool = False, scale: float | None = None) -> Replay:
     """Forward and backward of one update's window as `run` does it, or in true FP32 without scaling.
 
-    `scale` replaces the run's loss scale; gradients are divided by it in float32, as `unscale_` does.
+    `scale` replaces the run's loss scale; gradients are divided by it in float32, as `unscale_` does. Raises
+    `UserCodeError` where the project fails.
     """
     factor = 1.0 if fp32 else (run.scale if scale is None else scale)
     with untouched(run.live), true_fp32() if fp32 else contextlib.nullcontext():
         losses = []
         for micro_batch, batch in enumerate(run.live.batches.window(step)):
             run.tape.enter(step, update.name, micro_batch)
-            with contextlib.nullcontext() if fp32 else run.autocast():
+            where: dict[str, Any] = {"step": step, "update": update.name, "micro_batch": micro_batch}
+            with user_code("forward", **where), contextlib.nullcontext() if fp32 else run.autocast():
                 driving = split_loss(update.update.loss(run.live.model, batch)).driving
                 losses.append(float(driving.detach()))
                 if update.update.accumulate > 1 and update.update.reduce == "mean":
                     driving = driving / update.update.accumulate
-            scaled = driving if run.scaler is None or fp32 else driving * torch.tensor(factor, device=driving.device)
-            scaled.backward()
+            scaled = driving if run.scaler is None or fp32 else driving * float32_scalar(factor, driving.device)
+            with user_code("backward", **where):
+                scaled.backward()  # type: ignore[no-untyped-call]
         gradients = tuple(_unscaled(parameter.grad, factor) for parameter in update.parameters)
     return Replay(tuple(losses), gradients)
 
@@ -82,8 +91,17 @@ def fitting_scale(run: GuardedRun, update: LiveUpdate, step: int) -> float | Non
 
 @contextlib.contextmanager
 def untouched(live: LiveProject) -> Iterator[None]:
-    """Buffers and gradients as they were, whatever happens inside; no gradient is there at the start."""
-    buffers = BufferSnapshot(live.state)
+    """What a forward and backward may change as it was, whatever happens inside; no gradient is there at the start.
+
+    That is gradients, buffers, parameters that forwards change themselves, the objects of `extra_state`, training
+    flags, torch's switches and all random number generators. Optimizers and schedulers no loss function changes.
+    """
+    buffers, generators, switches = BufferSnapshot(live.state), rng.capture(), Switches.current()
+    extra = {path: value for path, value in live.state.stateful().items() if path.startswith("extra:")}
+    states = {path: deeply_copied(state_of(value, path)) for path, value in extra.items()}
+    flags = [(module, module.training) for root in live.modules.values() for module in root.modules()]
+    own = {n: p for n, p in named_parameters(live.modules).items() if n in live.self_changing}
+    values = {name: parameter.detach().clone() for name, parameter in own.items()}
     parameters = _all_parameters(live)
     gradients = [parameter.grad for parameter in parameters]
     for parameter in parameters:  # all: backward adds in place to whatever gradient is there
@@ -94,6 +112,15 @@ def untouched(live: LiveProject) -> Iterator[None]:
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
         buffers.restore()
+        with torch.no_grad():
+            for name, parameter in own.items():
+                parameter.copy_(values[name])
+        for path, value in extra.items():
+            load_state(value, states[path], path)
+        for module, training in flags:
+            module.training = training
+        switches.restore()
+        rng.restore(generators)
 
 
 def _all_parameters(live: LiveProject) -> Sequence[torch.nn.Parameter]:
@@ -102,6 +129,11 @@ def _all_parameters(live: LiveProject) -> Sequence[torch.nn.Parameter]:
     return list(found.values())
 
 
+def float32_scalar(value: float, device: torch.device) -> Tensor:
+    """A loss scale as GradScaler keeps it, whatever default dtype the project set."""
+    return torch.tensor(value, dtype=torch.float32, device=device)
+
+
 @torch.no_grad()
 def _unscaled(gradient: Tensor | None, scale: float) -> Tensor | None:
-    return None if gradient is None else gradient * torch.tensor(1.0 / scale, device=gradient.device)
+    return None if gradient is None else gradient * float32_scalar(1.0 / scale, gradient.device)

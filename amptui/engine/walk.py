@@ -30,11 +30,11 @@ class Unattended:
     attended = False
     interventions = 0
 
-    def after_phase(self, phase: Phase, run: GuardedRun) -> Choice | None:
+    def after_phase(self, phase: Phase, run: GuardedRun) -> Choice | None:  # noqa: ARG002 - as every walk has it
         return "go_on" if phase.trip is not None else None
 
     def after_iteration(self, record: IterationRecord) -> None:
-        return None
+        """Nothing is waited for."""
 
 
 class LeftTrial(Stopped):

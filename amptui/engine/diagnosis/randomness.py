@@ -37,8 +37,8 @@ def first_random_op(live: LiveProject, case: Case, state: rng.RngState) -> Rando
     rng.restore(state)
     try:
         with true_fp32(), eval_mode(live.modules), torch.no_grad(), stack, calls, watch:
-            call_outputs(live, copied(case.inputs, live.device))
-    except Exception:  # code that cannot run under a dispatch mode: nothing is claimed
+            call_outputs(live, copied(case.inputs, None))
+    except (Exception, SystemExit):  # code that cannot run under a dispatch mode: nothing is claimed
         return None
     place = watch.place
     if place is None:
@@ -46,9 +46,9 @@ def first_random_op(live: LiveProject, case: Case, state: rng.RngState) -> Rando
     return RandomOp(place.module, place.api or place.op, str(place.line) if place.line is not None else None)
 
 
-class _Draws(TorchDispatchMode):
+class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, recording: Recording, calls: TorchCalls, device: torch.device) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._recording, self._calls, self._device = recording, calls, device
         self.place: Place | None = None
 

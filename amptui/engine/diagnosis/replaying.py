@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from amptui.engine.live import LiveProject, LiveUpdate, split_loss
 from amptui.engine.nested import copied, tensors_in
 from amptui.engine.plain_values import same_bits
 from amptui.engine.precision import policy_autocast, true_fp32
-from amptui.engine.replay import untouched
+from amptui.engine.replay import float32_scalar, untouched
 from amptui.engine.tracing.blame import Site
 from amptui.engine.tracing.ladder import Trace, trace
 from amptui.engine.tracing.origin import Origin
@@ -46,9 +46,11 @@ def trace_window(
     live = run.live
     factor = 1.0 if fp32 or run.scaler is None else (run.scale if scale is None else scale)
     batches = list(live.batches.window(step))
+    fresh = _Refilled(batches, lambda: list(live.batches.window(step)))
 
     def once() -> Window:
-        with _arithmetic(fp32), untouched(live):
+        with _arithmetic(fp32), untouched(live), _exits_as_errors():
+            fresh.refill()
             losses = {}
             for micro_batch, batch in enumerate(batches):
                 run.tape.enter(step, update.name, micro_batch)
@@ -57,7 +59,8 @@ def trace_window(
                     losses[f"loss of micro-batch {micro_batch}"] = driving.detach()
                     if update.update.accumulate > 1 and update.update.reduce == "mean":
                         driving = driving / update.update.accumulate
-                (driving if factor == 1.0 else driving * torch.tensor(factor, device=driving.device)).backward()
+                scaled = driving if factor == 1.0 else driving * float32_scalar(factor, driving.device)
+                scaled.backward()  # type: ignore[no-untyped-call]
             gradients = {
                 name: parameter.grad for name, parameter in zip(update.facts.layers, update.parameters, strict=True)
             }
@@ -76,12 +79,14 @@ def trace_case(
     live: LiveProject, case: Case, policy: Policy, state: rng.RngState, *, fp32: bool = False, failing: bool = True
 ) -> Trace:
     """Evaluates one case once more under tracing. The trace's value is what `outputs` returned."""
-    inputs = copied(case.inputs, live.device)
+    inputs = copied(case.inputs, None)
+    fresh = _Refilled(inputs, lambda: case.inputs)
 
     def once() -> Any:
         rng.restore(state)
+        fresh.refill()
         autocast = policy_autocast(live.device.type, policy.dtype, policy.autocast and not fp32)
-        with _arithmetic(fp32), eval_mode(live.modules), torch.no_grad(), autocast:
+        with _arithmetic(fp32), eval_mode(live.modules), torch.no_grad(), autocast, _exits_as_errors():
             return call_outputs(live, inputs)
 
     return trace(
@@ -115,9 +120,33 @@ def faithfulness(run: GuardedRun, update: LiveUpdate, traced: Trace) -> str:
             if lived is not replayed:
                 return f"reproduced in a replay, with other bits{level}"
             continue
-        if not same_bits(lived, (replayed * torch.tensor(inverse, device=replayed.device)).to(lived.dtype)):
+        if not same_bits(lived, (replayed * float32_scalar(inverse, replayed.device)).to(lived.dtype)):
             return f"reproduced in a replay, with other bits{level}"
     return f"reproduced bit for bit in a replay{level}"
+
+
+class _Refilled:
+    """Batches or inputs that a tracer knows by identity: the same tensors with what they held, for a second run."""
+
+    def __init__(self, given: Any, original: Callable[[], Any]) -> None:
+        self._given, self._original, self._used = list(tensors_in(given)), original, False
+
+    def refill(self) -> None:
+        if self._used:
+            with torch.no_grad():
+                for tensor, was in zip(self._given, tensors_in(self._original()), strict=True):
+                    if tensor.shape == was.shape:
+                        tensor.copy_(was)
+        self._used = True
+
+
+@contextlib.contextmanager
+def _exits_as_errors() -> Iterator[None]:
+    """A `sys.exit` of the project's ends its replay, not the engine."""
+    try:
+        yield
+    except SystemExit as leaving:
+        raise RuntimeError(f"sys.exit({leaving.code!r})").with_traceback(leaving.__traceback__) from None
 
 
 @contextlib.contextmanager
@@ -127,7 +156,7 @@ def _arithmetic(fp32: bool) -> Iterator[None]:
 
 
 def _finite(tensor: Tensor | None) -> bool:
-    return tensor is None or not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
+    return tensor is None or bool(torch.isfinite(tensor).all())
 
 
 def _all_finite(value: Any) -> bool:
