@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_restore(commands)
     _add_new(commands)
     _add_replay(commands)
+    _add_cases(commands)
     _add_paths(commands)
     _add_doctor(commands)
     return parser
@@ -122,6 +123,10 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         allow_abbrev=False,
     )
     _add_run_options(check)
+    check.add_argument(
+        "--policies", metavar="LIST", help="try several under the same criteria, such as fp16,fp16@1024,bf16"
+    )
+    check.add_argument("--measure", action="store_true", help="time every accepted policy against FP32 afterwards")
     check.add_argument("--json", metavar="FILE", help="write the result here, on every exit")
     check.add_argument("--ascii", action="store_true", help="plain ASCII marks")
     check.set_defaults(command=_check)
@@ -244,6 +249,21 @@ def _add_replay(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     replay.set_defaults(command=_replay)
 
 
+def _add_cases(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    cases = commands.add_parser(
+        "cases",
+        help="find inputs worth being a case: the smallest margins, the extremes",
+        description="Runs FP32 over the project's batches and proposes the smallest margins as boundary cases, and the "
+        "largest activations, the longest, the empty and the fully masked input as edge cases. Exit codes: 0 found, "
+        "2 anything that kept it from looking.",
+        allow_abbrev=False,
+    )
+    _add_run_options(cases)
+    cases.add_argument("-o", "--output", metavar="FILE", help="write them here, for torch.load")
+    cases.add_argument("--boundary", type=int, default=5, metavar="N", help="how many boundary cases at most (5)")
+    cases.set_defaults(command=_cases)
+
+
 def _check(given: argparse.Namespace) -> int:
     from amptui.project import ProjectError  # noqa: PLC0415
     from amptui.session.errors import SessionError  # noqa: PLC0415
@@ -252,14 +272,19 @@ def _check(given: argparse.Namespace) -> int:
 
     try:
         _require_writable(given.json)
-        settings = _settings(given)
+        settings, policies = _settings(given), _policies(given)
         folder = create_session(_session_name(settings), Path(settings.session) if settings.session else None)
-        return _judged(settings, folder, given)
+        return _judged(settings, folder, given, policies)
     except (SpecError, ProjectError, SessionError) as error:
         return _refused(error, given.json)
 
 
-def _judged(settings: RunSettings, folder: SessionFolder, given: argparse.Namespace) -> int:
+def _judged(
+    settings: RunSettings,
+    folder: SessionFolder,
+    given: argparse.Namespace,
+    policies: Sequence[Mapping[str, object]],
+) -> int:
     """Runs the check, prints its account as it goes, and writes the JSON however it ends."""
     from rich.console import Console  # noqa: PLC0415
 
@@ -282,7 +307,7 @@ def _judged(settings: RunSettings, folder: SessionFolder, given: argparse.Namesp
 
     interrupted = False
     try:
-        check(settings, folder, on_event=on_event)
+        check(settings, folder, on_event=on_event, policies=policies, measure=given.measure)
     except KeyboardInterrupt:
         interrupted = True
     code = INTERRUPTED if interrupted else exit_code(latest)
@@ -303,6 +328,38 @@ def _settings(given: argparse.Namespace) -> RunSettings:
         policy={"dtype": given.dtype} if given.dtype else {},
     )
     return settings_for(given.spec, options, folder=Path.cwd())
+
+
+def _policies(given: argparse.Namespace) -> Sequence[Mapping[str, object]]:
+    from amptui.spec.error import SpecError  # noqa: PLC0415
+    from amptui.spec.policies import parse_policies  # noqa: PLC0415
+
+    if given.policies is None:
+        return ()
+    if given.dtype is not None:
+        raise SpecError("form", "--dtype and --policies exclude each other", "name every dtype in --policies")
+    return parse_policies(given.policies)
+
+
+def _cases(given: argparse.Namespace) -> int:
+    from amptui.project import ProjectError  # noqa: PLC0415
+    from amptui.report.told_cases import say_found, say_not_found  # noqa: PLC0415
+    from amptui.session.errors import SessionError  # noqa: PLC0415
+    from amptui.session.finding_cases import find_cases  # noqa: PLC0415
+    from amptui.session.paths import create_session  # noqa: PLC0415
+    from amptui.spec.error import SpecError  # noqa: PLC0415
+
+    try:
+        settings = _settings(given)
+        folder = create_session(_session_name(settings), Path(settings.session) if settings.session else None)
+        state = find_cases(settings, folder, path=_absolute(given.output), boundary=given.boundary)
+    except (SpecError, ProjectError, SessionError) as error:
+        return _refused(error, None)
+    if state.found_cases is None:
+        print(say_not_found(state), file=sys.stderr)
+        return FAILED
+    print(say_found(state.found_cases))
+    return 0
 
 
 def _session_name(settings: RunSettings) -> str:

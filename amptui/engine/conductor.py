@@ -92,6 +92,7 @@ class Conductor:
         #: The criteria that the project or the command line wrote down, and which of their fields.
         self.given: Criteria | None = None
         self.written: frozenset[str] = frozenset()
+        self.criteria_dtype: str | None = None
         self.proposed: tuple[Criteria, tuple[Proposal, ...]] | None = None
         self.locked: CriteriaLocked | None = None
         self.trials = 0
@@ -163,7 +164,7 @@ class Conductor:
         loaded = load_project(reference, command.arguments, folder=Path(command.app_dir) if command.app_dir else folder)
         project = loaded.project
         self.given = criteria_over(project.criteria, command.criteria)
-        self.written = frozenset(command.criteria)
+        self.written, self.criteria_dtype = frozenset(command.criteria), command.criteria_dtype
         if project.criteria is not None:
             self.written |= proposing.written_fields(project.criteria)
         policy = policy_over(project.policy, command.policy)
@@ -208,7 +209,7 @@ class Conductor:
             self.given,
             self.written,
             self.baseline.evidence.outputs,
-            bench.policy.dtype,
+            self.criteria_dtype or bench.policy.dtype,
             [update.name for update in bench.live.updates],
             has_quality=bench.live.project.quality is not None,
             quality=self.baseline.evidence.quality,

@@ -32,6 +32,8 @@ class OpenProject(Command):
     iterations: int | None = None
     policy: Mapping[str, object] = field(default_factory=dict)
     criteria: Mapping[str, object] = field(default_factory=dict)
+    #: The coarsest dtype that will be tried, for which criteria are proposed; None means the policy's.
+    criteria_dtype: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

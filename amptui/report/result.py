@@ -8,7 +8,8 @@ from typing import Any
 
 import amptui
 from amptui.findings.judgement import Row
-from amptui.session.state import CaseState, SessionState
+from amptui.session.side_by_side import chosen, comparison, recommendation, seed_claims, summary
+from amptui.session.state import CaseState, SessionState, TrialState
 
 ACCEPT, REJECT, CANNOT_JUDGE, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -16,8 +17,12 @@ _CODES = {"accept": ACCEPT, "reject": REJECT, "inconclusive": INCONCLUSIVE}
 
 
 def exit_code(state: SessionState) -> int:
-    """0 accept, 1 reject, 3 inconclusive; 2 for anything that kept it from judging."""
-    return _CODES[state.verdict.verdict] if state.verdict is not None else CANNOT_JUDGE
+    """0 accept, 1 reject, 3 inconclusive; 2 for anything that kept it from judging.
+
+    Of several policies side by side the chosen one counts: 0 if any of them is accepted.
+    """
+    trial = chosen(state)
+    return _CODES[trial.verdict.verdict] if trial is not None and trial.verdict is not None else CANNOT_JUDGE
 
 
 def check_result(state: SessionState, *, session: str | None, interrupted: bool = False) -> dict[str, Any]:
@@ -25,22 +30,28 @@ def check_result(state: SessionState, *, session: str | None, interrupted: bool 
 
     Non-finite numbers are left to the writer, which spells them out.
     """
-    verdict = state.verdict
+    trial = chosen(state)
+    verdict = trial.verdict if trial is not None else None
+    advised = recommendation(state)
     return {
         "verdict": verdict.verdict if verdict is not None else None,
         "words": verdict.words if verdict is not None else None,
-        "interventions": state.interventions,
-        "rows": [_row(row) for row in state.rows],
+        "interventions": verdict.interventions if verdict is not None else state.interventions,
+        "rows": [_row(row) for row in verdict.rows] if verdict is not None else [],
         "updates": [asdict(count) for count in verdict.counts] if verdict is not None else [],
         "scaler": asdict(verdict.scaler) if verdict is not None and verdict.scaler is not None else None,
         "fp32_regions": list(verdict.fp32_regions) if verdict is not None else [],
-        "findings": [finding.as_json() for finding in state.findings],
+        "findings": [f.as_json() for f in (verdict.findings if verdict is not None else state.findings)],
         "error": error(state, interrupted=interrupted),
         "session": session,
-        "policy": asdict(state.policy) if state.policy is not None else None,
+        "policy": _policy(state, trial),
+        "trials": [_trial(state, each) for each in state.trials],
+        "recommendation": asdict(advised) if advised is not None else None,
+        "forecast": asdict(state.forecast) if state.forecast is not None else None,
+        "measurement": _measurement(state),
         "criteria": [_revision(state, number) for number in range(len(state.revisions))],
         "baseline": _baseline(state),
-        "cases": [_case(name, case) for name, case in state.cases.items()],
+        "cases": [_case(name, case, trial) for name, case in state.cases.items()],
         "retained": [asdict(kept) for kept in state.retained],
         "checkpoints": [asdict(written) for written in state.checkpoints],
         "remarks": [asdict(remark) for remark in state.remarks],
@@ -53,7 +64,8 @@ def check_result(state: SessionState, *, session: str | None, interrupted: bool 
 
 def error(state: SessionState, *, interrupted: bool = False) -> dict[str, Any] | None:
     """What kept amptui from judging, as one message with place and mend; None where there is a verdict."""
-    if state.verdict is not None:
+    trial = chosen(state)
+    if trial is not None and trial.verdict is not None:
         return None
     if state.refusal is not None:
         said = state.refusal
@@ -93,11 +105,53 @@ def _baseline(state: SessionState) -> dict[str, Any] | None:
     return {**asdict(state.baseline), "repeat": repeat}
 
 
-def _case(name: str, case: CaseState) -> dict[str, Any]:
+def _policy(state: SessionState, trial: TrialState | None) -> dict[str, Any] | None:
+    policy = trial.started.policy if trial is not None else state.policy
+    return asdict(policy) if policy is not None else None
+
+
+def _trial(state: SessionState, trial: TrialState) -> dict[str, Any]:
+    """One of several policies: what it passed and failed, its updates and scale, and what its forecast was worth."""
+    verdict, beside = trial.verdict, comparison(state, trial)
+    precision = state.precision.get(trial.number)
+    measured = state.measured.get(trial.number)
+    return {
+        "trial": trial.number,
+        "name": summary(state, trial).name,
+        "policy": asdict(trial.started.policy),
+        "verdict": verdict.verdict if verdict is not None else None,
+        "words": verdict.words if verdict is not None else None,
+        "interventions": verdict.interventions if verdict is not None else len(trial.interventions),
+        "rows": [_row(row) for row in verdict.rows] if verdict is not None else [],
+        "failed": list(summary(state, trial).failed),
+        "updates": [asdict(count) for count in verdict.counts] if verdict is not None else [],
+        "scaler": asdict(verdict.scaler) if verdict is not None and verdict.scaler is not None else None,
+        "quality": trial.done.quality if trial.done is not None else None,
+        "fp32_regions": list(verdict.fp32_regions) if verdict is not None else [],
+        "findings": [finding.as_json() for finding in verdict.findings] if verdict is not None else [],
+        "forecast": asdict(beside) if beside is not None else None,
+        "precision": asdict(precision) if precision is not None else None,
+        "seeds": [asdict(claim) for claim in seed_claims(state, trial)],
+        "measurement": asdict(measured) if measured is not None else None,
+    }
+
+
+def _measurement(state: SessionState) -> dict[str, Any] | None:
+    """Ratios with their spread for every timed trial, and FP32 under other seeds; None if neither was asked for."""
+    if not state.measured and state.seeds is None:
+        return None
+    return {
+        "trials": [asdict(measured) for measured in state.measured.values()],
+        "seeds": asdict(state.seeds) if state.seeds is not None else None,
+    }
+
+
+def _case(name: str, case: CaseState, trial: TrialState | None) -> dict[str, Any]:
+    told = trial.cases.get(name) if trial is not None else None
     return {
         "id": name,
         "baseline": asdict(case.baseline) if case.baseline is not None else None,
-        "trial": asdict(case.trial) if case.trial is not None else None,
+        "trial": asdict(told) if told is not None else None,
         "final": {run: asdict(figures) for run, figures in case.final.items()},
     }
 

@@ -72,6 +72,11 @@ class TrialState:
     diagnoses: tuple[told.Diagnosed, ...] = ()
     done: told.TrialDone | None = None
     verdict: told.VerdictReached | None = None
+    cases: Mapping[str, told.TrialCaseRun] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        return self.started.trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +107,7 @@ class SessionState:
     repeat: told.RepeatProved | None = None
     baseline: told.BaselineDone | None = None
     baseline_run: RunState = RunState()
+    forecast: told.ForecastMade | None = None
     # The criteria: those in force, and every revision of the session.
     proposed: told.CriteriaProposed | None = None
     locked: told.CriteriaLocked | None = None
@@ -111,6 +117,11 @@ class SessionState:
     checkpoints: tuple[told.CheckpointWritten, ...] = ()
     retained: tuple[told.CaseRetained, ...] = ()
     replayed: tuple[told.CaseReplayed, ...] = ()
+    #: By trial.
+    precision: Mapping[int, told.PrecisionMapped] = field(default_factory=dict)
+    measured: Mapping[int, told.Measured] = field(default_factory=dict)
+    seeds: told.SeedsMeasured | None = None
+    found_cases: told.CasesFound | None = None
     fell_back: told.FellBack | None = None
     # What the project's code printed.
     output: tuple[OutputLine, ...] = ()
@@ -188,7 +199,7 @@ def _stage_started(state: SessionState, event: told.StageStarted) -> SessionStat
     if event.stage == "project":
         state = _without_project(state)
     if event.stage == "baseline":
-        state = replace(state, baseline=None, baseline_run=RunState(), repeat=None, proposed=None)
+        state = replace(state, baseline=None, baseline_run=RunState(), repeat=None, proposed=None, forecast=None)
     return replace(state, stage=event.stage, stages={**state.stages, event.stage: "running"}, refusal=None)
 
 
@@ -204,6 +215,8 @@ def _without_project(state: SessionState) -> SessionState:
                 "environment",
                 "revisions",
                 "trials",
+                "precision",
+                "measured",
                 "checkpoints",
                 "retained",
                 "output",
@@ -279,7 +292,21 @@ def _trial_started(state: SessionState, event: told.TrialStarted) -> SessionStat
         name: replace(case, trial=None, final={run: figures for run, figures in case.final.items() if run != "trial"})
         for name, case in state.cases.items()
     }
-    return replace(state, trials=(*state.trials, TrialState(started=event)), cases=cases, fell_back=None)
+    return replace(
+        state,
+        trials=(*state.trials, TrialState(started=event)),
+        cases=cases,
+        fell_back=None,
+        # a new engine counts its trials anew
+        precision={trial: map_ for trial, map_ in state.precision.items() if trial != event.trial},
+        measured={trial: timed for trial, timed in state.measured.items() if trial != event.trial},
+    )
+
+
+def _trial_case(state: SessionState, event: told.TrialCaseRun) -> SessionState:
+    state = _case(state, event.figures.case, trial=event)
+    trial = state.trial
+    return state if trial is None else _trial(state, cases={**trial.cases, event.figures.case: event})
 
 
 def _trial(state: SessionState, **changed: Any) -> SessionState:
@@ -383,7 +410,7 @@ _STEPS: Mapping[type[Event], Callable[[SessionState, Any], SessionState]] = {
     told.CriteriaProposed: lambda state, event: replace(state, proposed=event),
     told.CriteriaLocked: lambda state, event: replace(state, locked=event, revisions=(*state.revisions, event)),
     told.TrialStarted: _trial_started,
-    told.TrialCaseRun: lambda state, event: _case(state, event.figures.case, trial=event),
+    told.TrialCaseRun: _trial_case,
     told.PhaseDone: _phase,
     told.GuardTripped: _tripped,
     told.CaseRetained: lambda state, event: replace(state, retained=(*state.retained, event)),
@@ -394,6 +421,11 @@ _STEPS: Mapping[type[Event], Callable[[SessionState, Any], SessionState]] = {
     told.FinalCaseRun: _final_case,
     told.TrialDone: _trial_done,
     told.VerdictReached: lambda state, event: _trial(state, verdict=event),
+    told.ForecastMade: lambda state, event: replace(state, forecast=event),
+    told.PrecisionMapped: lambda state, event: replace(state, precision={**state.precision, event.trial: event}),
+    told.Measured: lambda state, event: replace(state, measured={**state.measured, event.trial: event}),
+    told.SeedsMeasured: lambda state, event: replace(state, seeds=event),
+    told.CasesFound: lambda state, event: replace(state, found_cases=event),
     told.FellBack: lambda state, event: replace(state, fell_back=event),
     told.Paused: lambda state, event: replace(state, paused=event, doing=""),
     told.Running: lambda state, event: replace(state, paused=None, doing=event.what),
