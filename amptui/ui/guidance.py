@@ -141,7 +141,7 @@ def _between(now: Situation) -> Guidance:
     if due == "baseline" and state.stages.get("baseline") == "cancelled":
         return Guidance("The baseline was ended early.", "c runs it again.", "warn")
     if due in _DUE:
-        if due == "criteria" and now.page == "baseline":
+        if due == "criteria" and now.page != "criteria":
             return Guidance(
                 "The baseline is done. Next: what the trial must hold, written down before it runs.",
                 "c shows the criteria.",

@@ -57,7 +57,7 @@ def next_stage(state: SessionState) -> StageName | None:
     """The stage that is due: what has been done before it still holds."""
     if state.project is None or state.refusal is not None:
         return "project" if state.project is None else None
-    if state.baseline is None:
+    if state.baseline is None or (state.proposed is None and state.locked is None):
         return "baseline"
     if state.locked is None:
         return "criteria"

@@ -1,0 +1,68 @@
+"""The iteration at hand: phases with their values, the bad one named, what is to come."""
+
+from __future__ import annotations
+
+from amptui.protocol import events as told
+from amptui.ui.moves import Situation
+from amptui.ui.session_view import SessionView
+from amptui.ui.stages.iteration_pane import iteration_text
+from amptui.ui.stages.stage import Shown
+from amptui.ui.widgets.text import TextValue
+from tests.report.stages import Told, iteration, locked, opened, trial_started, trip
+
+
+def pane(*events: object) -> TextValue:
+    view = SessionView()
+    view.take_all((*opened(), *locked(), *trial_started(), *events))  # type: ignore[arg-type]
+    return iteration_text(Shown(view, Situation(view.state, "trial"), "main"))
+
+
+def words(value: TextValue) -> str:
+    spans = [span for item in value.paragraphs if item for span in (("  ", "dim"), (item.lead, "dim"), *item.spans)]
+    return " ".join("".join(text for text, _ in spans).replace("\u00a0", " ").split())
+
+
+def phase(name: told.PhaseName, **values: float) -> told.PhaseDone:
+    return told.PhaseDone(step=3, update="main", phase=name, micro_batch=None, values=values)
+
+
+def test_a_whole_iteration_shows_every_phase_with_the_figure_that_tells_most() -> None:
+    value = pane(iteration(7))
+    text = words(value)
+    assert value.title == "iteration 7"
+    for name in ("zero_grad", "forward", "check_loss", "backward", "unscale", "check_grads", "clip", "step"):
+        assert f"✓ {name}" in text
+    assert "backward ×2^16" in text
+    assert "step applied" in text
+
+
+def test_while_stepping_the_phases_to_come_have_no_mark() -> None:
+    value = pane(phase("zero_grad"), phase("forward", loss=0.5))
+    assert value.title == "iteration 3, after forward"
+    assert words(value).startswith("✓ zero_grad ✓ forward 0.5 · check_loss · backward")
+
+
+def test_a_phase_with_a_value_that_is_not_finite_is_marked() -> None:
+    assert "✗ forward inf" in words(pane(phase("zero_grad"), phase("forward", loss=float("inf"))))
+
+
+def test_a_held_iteration_says_where_and_that_nothing_was_written() -> None:
+    value = pane(iteration(0), trip(1), told.Paused(step=1, why="the guard held an update back"))
+    assert value.title == "iteration 1 is held"
+    text = words(value)
+    assert "✗ check_grads" in text
+    assert "step skipped" in text or "step withheld" in text
+    assert "The words about bad_gradient." in text
+    assert "✓ clip" not in text
+
+
+def test_before_the_trial_it_says_how_to_begin() -> None:
+    view = SessionView()
+    view.take_all(opened())  # type: ignore[arg-type]
+    value = iteration_text(Shown(view, Situation(view.state, "trial"), "main"))
+    assert "follows the baseline" in words(value)
+
+
+def test_these_events_are_told() -> None:
+    events: Told = opened()
+    assert events

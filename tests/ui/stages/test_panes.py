@@ -1,0 +1,104 @@
+"""What the panes are given: layers beside FP32's, plots with the clipping norm, cases with the worst on top."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from amptui.protocol import events as told
+from amptui.protocol.codec import Floats
+from amptui.ui.histories import NORM_STEPS, RunHistory, outcome_of
+from amptui.ui.raster.line import plain
+from amptui.ui.session_view import SessionView
+from amptui.ui.stages.layers import layers_table
+from amptui.ui.stages.trial_plots import loss_plot, norm_plot, scale_plot, updates_timeline
+from amptui.ui.stages.verdict import cases_table, tell_verdict_stage
+from amptui.ui.told_page import told_lines
+from tests.report import sessions
+from tests.report.stages import iteration, locked, opened, record, trial_started
+
+
+def view_of(events: object) -> SessionView:
+    view = SessionView()
+    view.take_all(events)  # type: ignore[arg-type]
+    return view
+
+
+def in_baseline(step: int) -> told.IterationDone:
+    return replace(iteration(step), run="baseline")
+
+
+def test_layers_show_the_norm_beside_the_baselines_at_the_same_step() -> None:
+    view = view_of((*opened(), in_baseline(0), in_baseline(1), *locked(), *trial_started(), iteration(1)))
+    facts = view.state.project.updates[0]  # type: ignore[union-attr]
+    rows = layers_table(view, facts).rows
+    assert [row.id for row in rows] == list(facts.layers)
+    norm, fp32 = rows[0].values[1], rows[0].values[2]
+    assert norm == fp32 == view.trial.updates["main"].last.norms[0]  # type: ignore[union-attr]
+
+
+def test_a_layer_that_is_not_finite_is_bad_and_one_without_a_gradient_has_no_norm() -> None:
+    bad = replace(record(0), norms=Floats.of([math.inf, -1.0]), norm=math.inf)
+    event = iteration(0)
+    view = view_of(
+        (
+            *opened(),
+            *locked(),
+            *trial_started(),
+            replace(event, record=replace(event.record, updates=(bad,))),
+        )
+    )
+    first, second = layers_table(view, view.state.project.updates[0]).rows  # type: ignore[union-attr]
+    assert (first.role, first.values[1]) == ("bad", math.inf)
+    assert (second.values[1], second.values[3]) == (None, None)
+
+
+def test_norms_of_a_long_run_are_kept_for_so_many_steps_only() -> None:
+    history = RunHistory()
+    for step in range(NORM_STEPS + 50):
+        history.take(iteration(step).record)
+    assert len(history.updates["main"].layer_norms) == NORM_STEPS
+    assert history.updates["main"].loss.last == NORM_STEPS + 49
+
+
+def test_an_update_that_takes_no_part_is_absent_in_the_timeline() -> None:
+    history = RunHistory()
+    history.take(iteration(0).record)
+    history.take(replace(iteration(1).record, updates=()))
+    assert history.updates["main"].outcomes.recent(2) == ["applied", "absent"]
+    assert outcome_of(record(0, "no_gradient")) == "absent"
+
+
+def test_plots_cover_the_planned_steps_and_lay_the_trial_over_the_baseline() -> None:
+    view = view_of(sessions.accepted())
+    loss = loss_plot(view, "main")
+    assert (loss.first, loss.last) == (0, 39)
+    assert [trace.dashed for trace in loss.traces] == [False, True]
+    facts = view.state.project.updates[0]  # type: ignore[union-attr]
+    assert [limit.value for limit in norm_plot(view, "main", facts).limits] == [1.5]
+    assert scale_plot(view).scale == "log2"
+    notes = "".join(text for text, _ in updates_timeline(view, "main").notes)
+    assert "38 applied · 2 skipped" in notes
+
+
+def test_another_trial_begins_its_histories_anew() -> None:
+    view = view_of((*opened(), *locked(), *trial_started(), iteration(0), *trial_started()))
+    assert view.trial.updates == {}
+
+
+def test_cases_show_difference_limit_decision_and_margin_and_mark_what_failed() -> None:
+    table = cases_table(view_of(sessions.rejected()).state)
+    titles = [column.title for column in table.columns]
+    assert titles == ["case", "tag", "output", "off by", "over", "limit", "decision", "margin"]
+    assert any(row.role == "bad" for row in table.rows)
+    assert all(len(row.values) == len(titles) for row in table.rows)
+
+
+def test_a_verdict_begins_with_the_cause() -> None:
+    state = view_of(sessions.rejected()).state
+    lines = [plain(line).strip() for line in told_lines(lambda page: tell_verdict_stage(page, state), 80)]
+    cause = next(n for n, line in enumerate(lines) if "fault" in line)
+    verdict = next(n for n, line in enumerate(lines) if "REJECT" in line)
+    assert lines[0] == "The cause"
+    assert cause < verdict
+    assert all(len(line) <= 80 for line in lines)

@@ -1,0 +1,139 @@
+"""At every moment of every kind of session the screen says what is true and names only keys that do something."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from amptui.protocol import events as told
+from amptui.session.death import EngineDeath
+from amptui.session.state import SessionState, died, reduce
+from amptui.text import display_width
+from amptui.ui import bars
+from amptui.ui.guidance import guidance
+from amptui.ui.keys import KEYS, shown
+from amptui.ui.moves import STAGES, Page, Situation, active, next_stage
+from amptui.ui.raster.glyphs import ASCII, UNICODE
+from tests.report import sessions
+from tests.report.stages import Told, baseline, ended, iteration, locked, opened, started, trial_started, trip
+
+PAGES: tuple[Page, ...] = (*STAGES, "output", "events", "help", "diagnosis")
+STEPPED = (
+    *opened(),
+    ended("project"),
+    *baseline(),
+    told.CriteriaProposed(criteria=sessions.locked()[1].criteria, proposals=()),  # type: ignore[union-attr]
+    ended("baseline"),
+    *locked(),
+    ended("criteria"),
+    *trial_started(),
+    told.Paused(step=0, why="after this phase"),
+    told.Running(what="run"),
+    iteration(0),
+    trip(1),
+    told.Paused(step=1, why="the guard held an update back"),
+    told.Running(what="run"),
+    iteration(1, "bad_gradient"),
+    told.Cancelled(stage="trial"),
+    ended("trial", completed=False),
+    told.FellBack(checkpoint="fp32", verified=6, proven=True),
+)
+SESSIONS: dict[str, Told] = {
+    "accepted": sessions.accepted(),
+    "rejected": sessions.rejected(),
+    "inconclusive": sessions.inconclusive(),
+    "refused": sessions.refused(),
+    "fails in FP32": sessions.fails_in_fp32(),
+    "killed": sessions.killed(),
+    "engine failed": sessions.engine_failed(),
+    "stepped": STEPPED,
+}
+
+
+def moments(events: Told) -> list[SessionState]:
+    states = [SessionState()]
+    for event in events:
+        states.append(died(states[-1], event) if isinstance(event, EngineDeath) else reduce(states[-1], event))
+    return states
+
+
+def situations(events: Told) -> list[Situation]:
+    return [
+        Situation(state, page, connected=state.engine in ("starting", "ready"))
+        for state in moments(events)
+        for page in PAGES
+    ]
+
+
+def named_keys(press: str) -> list[str]:
+    """Ids of the keys that begin a clause of `press`: ``c runs it, F falls back.``"""
+    owners = {shown(name): key.id for key in KEYS if key.group != "Move" for name in key.keys}
+    words = re.findall(r"(?:^|, |\. )(\S+?):? ", press)
+    return [owners[word] for word in words if word in owners]
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_the_advice_names_only_keys_that_do_something(name: str) -> None:
+    for now in situations(SESSIONS[name]):
+        missing = set(named_keys(guidance(now).press)) - active(now)
+        assert not missing, f"{guidance(now)} on {now.page}"
+
+
+@pytest.mark.parametrize("name", ["accepted", "stepped"])
+def test_the_advice_fits_into_the_lines_there_are_at_80_columns(name: str) -> None:
+    for now in situations(SESSIONS[name]):
+        lines = guidance(now)
+        assert display_width(lines.now) <= 160, lines.now
+        assert display_width(lines.press) <= 80, lines.press
+
+
+def test_someone_who_only_presses_c_is_led_from_project_to_verdict() -> None:
+    due = [next_stage(state) for state in moments(STEPPED[:-3])]
+    order = [stage for n, stage in enumerate(due) if n == 0 or stage != due[n - 1]]
+    assert order == ["project", "baseline", "criteria", "trial"]
+    assert next_stage(moments(sessions.accepted())[-1]) is None
+    for state in moments(sessions.accepted()):
+        now = Situation(state, "verdict")
+        if now.engine_waits and state.project is not None and state.refusal is None:
+            assert "proceed" in active(now)
+
+
+def test_falling_back_is_possible_from_the_checkpoint_on_also_after_the_engines_death() -> None:
+    for events in (sessions.accepted(), sessions.killed(), STEPPED):
+        for now in situations(events):
+            assert ("fall_back" in active(now)) == bool(now.state.checkpoints)
+
+
+def test_a_pause_at_a_trip_offers_to_retry_and_no_other_does() -> None:
+    offers = [s for s in situations(STEPPED) if "retry" in active(s)]
+    assert {now.state.paused.step for now in offers if now.state.paused} == {1}
+    assert all(now.trip_waits for now in offers)
+
+
+def test_a_recorded_session_offers_nothing_that_runs() -> None:
+    for state in moments(sessions.accepted()):
+        ids = active(Situation(state, "trial", mode="recorded", connected=False))
+        assert not ids & {"proceed", "phase", "iteration", "fall_back", "new_engine", "cancel", "pause"}
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
+def test_the_stages_fit_into_80_columns_whatever_became_of_them(glyphs: object) -> None:
+    for name in SESSIONS:
+        for now in situations(SESSIONS[name]):
+            pieces = bars.stages(now, glyphs)  # type: ignore[arg-type]
+            assert sum(display_width(text) for text, _ in pieces) <= 80
+
+
+def test_a_verdicts_mark_is_its_own() -> None:
+    marks = {}
+    for name in ("accepted", "rejected", "inconclusive"):
+        now = Situation(moments(SESSIONS[name])[-1], "project")
+        text = "".join(text for text, _ in bars.stages(now, UNICODE))
+        marks[name] = text[text.index("Verdict") + len("Verdict")]
+    assert marks == {"accepted": "✓", "rejected": "✗", "inconclusive": "!"}
+
+
+def test_starting_says_so_before_anything_is_known() -> None:
+    assert "torch" in guidance(Situation(SessionState(), "project")).now
+    assert guidance(Situation(reduce(SessionState(), started("project")), "project")).now

@@ -1,0 +1,279 @@
+"""The whole screen on recorded sessions, without torch and without an engine: what it shows, what keys send."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widget import Widget
+
+from amptui.protocol import events as told
+from amptui.protocol.commands import Advance, Answer, Cancel, Command, Condition, Continue, LockCriteria, Pause
+from amptui.protocol.commands import RunBaseline, RunTrial
+from amptui.ui.app import AmptuiApp
+from amptui.ui.keys import KEYS, rebind
+from amptui.ui.theme import Look
+from tests.report import sessions
+from tests.report.stages import Told, baseline, ended, iteration, locked, opened, trial_started, trip
+from tests.ui.recorded_room import RecordedRoom, recorded_app, screen_text
+
+LOADED: Told = (*opened(), ended("project"))
+PROPOSED = told.CriteriaProposed(criteria=locked()[1].criteria, proposals=locked()[1].proposals)  # type: ignore[union-attr]
+MEASURED: Told = (*LOADED, *baseline(), PROPOSED, ended("baseline"))
+LOCKED: Told = (*MEASURED, *locked(), ended("criteria"))
+PAUSED: Told = (*LOCKED, *trial_started(), iteration(0), told.Paused(step=1, why="after this phase"))
+TRIPPED: Told = (
+    *LOCKED,
+    *trial_started(),
+    iteration(0),
+    trip(1),
+    told.Paused(step=1, why="the guard held an update back"),
+)
+
+Script = Callable[[AmptuiApp, RecordedRoom, "Pilot[int]"], Awaitable[None]]
+
+
+def on_screen(events: Told, script: Script, *, size: tuple[int, int] = (80, 24), **start: Any) -> None:
+    async def run() -> None:
+        app, room = recorded_app(events, **start)
+        async with app.run_test(size=size) as pilot:
+            await settled(pilot)
+            await script(app, room, pilot)
+
+    asyncio.run(run())
+
+
+async def settled(pilot: Pilot[int]) -> None:
+    """Until what was asked for has been painted: a page is mounted first, then painted."""
+    for _ in range(2):
+        await pilot.pause(0.02)
+
+
+async def seen(app: AmptuiApp, pilot: Pilot[int], *texts: str) -> None:
+    """Waits until all `texts` are on the screen."""
+    for _ in range(100):
+        if all(text in screen_text(app) for text in texts):
+            return
+        await pilot.pause(0.05)
+    raise AssertionError(f"{texts} are not on the screen:\n{screen_text(app)}")
+
+
+async def pressed(pilot: Pilot[int], *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await settled(pilot)
+
+
+def sent_by(events: Told, *keys: str) -> list[Command]:
+    sent: list[Command] = []
+
+    async def script(_app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, *keys)
+        sent.extend(room.sent)
+
+    on_screen(events, script)
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("events", "keys", "commands"),
+    [
+        (LOADED, "c", [RunBaseline()]),
+        (MEASURED, "cc", [LockCriteria(criteria=None, reason="")]),
+        (LOCKED, "c", [RunTrial(attended=True), Continue(until=None)]),
+        (LOCKED, "s", [RunTrial(attended=True)]),
+        (LOCKED, "n", [RunTrial(attended=True), Advance(unit="iteration")]),
+        (LOCKED, "a", [RunTrial(attended=False)]),
+        (LOCKED, "t", [RunTrial(attended=False, extend=10)]),
+        (PAUSED, "s", [Advance(unit="phase")]),
+        (PAUSED, "n", [Advance(unit="iteration")]),
+        (PAUSED, ["space"], [Continue(until=None)]),
+        (PAUSED, "uk", [Continue(until=Condition(name="skip"))]),
+        (PAUSED, ["u", "s", "9", "enter"], [Continue(until=Condition(name="step", value=9.0))]),
+        (PAUSED, ["u", "escape", "C"], [Cancel()]),
+        (PAUSED[:-1], ["space"], [Pause()]),
+        (TRIPPED, "r", [Answer(choice="retry")]),
+        (TRIPPED, "c", [Continue(until=None)]),
+        (PAUSED, "r", []),
+    ],
+    ids=lambda value: "".join(value) if isinstance(value, str) else "",
+)
+def test_keys_send_the_commands_that_they_stand_for(events: Told, keys: Any, commands: list[Command]) -> None:
+    assert sent_by(events, *keys) == commands
+
+
+def test_the_condition_stays_in_force_after_a_trip() -> None:
+    async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, *"us20", "enter")
+        for event in (told.Running(what="run"), trip(2), told.Paused(step=2, why="the guard held an update back")):
+            app.take(event)
+        await pressed(pilot, "c")
+        assert room.sent == [Continue(until=Condition(name="step", value=20.0))] * 2
+
+    on_screen(PAUSED, script)
+
+
+def test_a_changed_criterion_is_locked_and_a_locked_one_asks_why() -> None:
+    async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "3", "enter")
+        await seen(app, pilot, "Proposed:")
+        await pressed(pilot, *["backspace"] * 12, "x", "enter")
+        await seen(app, pilot, "write a number from 0")
+        await pressed(pilot, "backspace", "0", ".", "5", "enter")
+        assert "you" in screen_text(app)
+        await pressed(pilot, "c")
+        (command,) = room.sent
+        assert isinstance(command, LockCriteria)
+        assert command.criteria is not None
+
+    on_screen(MEASURED, script)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("accepted", (80, 24)),
+        ("accepted", (60, 16)),
+        ("accepted", (200, 60)),
+        ("rejected", (120, 40)),
+        ("inconclusive", (80, 24)),
+        ("fails_in_fp32", (80, 24)),
+        ("killed", (120, 40)),
+    ],
+)
+def test_every_page_of_a_session_is_shown_at_every_size(name: str, size: tuple[int, int]) -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        for key in ("1", "2", "3", "4", "5", "6", "7", "v", "o", "question_mark", "x"):
+            await pressed(pilot, key)
+            lines = screen_text(app).split("\n")
+            assert len(lines) == size[1]
+            assert "amptui" in lines[0]
+            assert all(ord(character) >= 32 for line in lines for character in line)
+
+    on_screen(getattr(sessions, name)(), script, size=size)
+
+
+def test_a_trip_says_what_happened_and_offers_the_choices() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await seen(app, pilot, "iteration 1 is held", "The words about bad_gradient.", "r retries at the new scale")
+        await pressed(pilot, "d")
+        await seen(app, pilot, "what is known")
+        await pressed(pilot, "q", "x")
+        await seen(app, pilot, "iteration 1 is held", "Why it was skipped")
+
+    on_screen(TRIPPED, script, size=(120, 40))
+
+
+def test_the_verdict_shows_its_rows_and_cases() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "5")
+        await seen(app, pilot, "ACCEPT", "off by", "tie-4")
+
+    on_screen(sessions.accepted(), script, size=(120, 40))
+
+
+def test_the_screen_follows_the_engine_but_not_away_from_what_is_being_read() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await seen(app, pilot, "2 BASELINE")
+        await pressed(pilot, "v")
+        for event in locked():
+            app.take(event)
+        await settled(pilot)
+        await seen(app, pilot, " events ")
+        assert "criteria locked, revision 1" in screen_text(app)
+
+    on_screen(MEASURED, script)
+
+
+def test_fall_back_asks_and_f_again_confirms() -> None:
+    sent = sent_by(PAUSED, "F", "q")
+    assert sent == []
+    assert sent_by(PAUSED, "F", "F") == [Cancel()]
+
+
+def test_a_dead_engine_is_told_with_the_way_back() -> None:
+    async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await seen(app, pilot, "engine gone", "F: new engine and back to the checkpoint")
+        await pressed(pilot, "N")
+        assert room.restarted == 1
+
+    on_screen(sessions.killed(), script)
+
+
+def test_leaving_asks_what_becomes_of_the_engine() -> None:
+    async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "q")
+        await seen(app, pilot, "amptui attach comes back to it")
+        await pressed(pilot, "e")
+        assert not room.connected
+
+    on_screen(LOADED, script)
+
+
+def test_below_the_least_size_one_line_says_so_and_the_screen_comes_back() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        for size in ((10, 3), (59, 24), (1, 1)):
+            await pilot.resize_terminal(*size)
+            await settled(pilot)
+        await pilot.resize_terminal(40, 10)
+        await settled(pilot)
+        await seen(app, pilot, "needs 60×16, have 40×10")
+        await pilot.resize_terminal(80, 24)
+        await settled(pilot)
+        await seen(app, pilot, "1 Project")
+
+    on_screen(PAUSED, script)
+
+
+def test_ascii_is_ascii_on_every_page() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        for key in ("1", "2", "3", "4", "5", "6", "7", "v", "o", "x", "question_mark"):
+            await pressed(pilot, key)
+            assert screen_text(app).isascii(), screen_text(app)
+
+    on_screen(sessions.accepted(), script, look=Look(theme="plain", ascii=True))
+
+
+def test_rebound_keys_work_and_are_what_help_shows() -> None:
+    async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "question_mark")
+        await seen(app, pilot, "P     ")
+        await pressed(pilot, "q", "P")
+        assert room.sent == [Advance(unit="phase")]
+        await pressed(pilot, "s")
+        assert room.sent == [Advance(unit="phase")]
+
+    on_screen(PAUSED, script, keys=rebind(KEYS, {"phase": "P"}))
+
+
+def test_the_first_screen_is_light() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, _pilot: Pilot[int]) -> None:
+        assert len(app.screen.query(Widget)) <= 40
+
+    on_screen((), script)
+
+
+@pytest.mark.parametrize(
+    "payload", ["\x1b[31mred", "\x1b]52;c;aGk=\x07", "\x9b2J", "a\u202eb", "[/bold]", "x\ny", "\x00"]
+)
+def test_foreign_text_reaches_the_terminal_without_a_control_character(payload: str) -> None:
+    events: Told = (
+        *LOCKED,
+        *trial_started(),
+        told.OutputCaptured(stream="stdout", text=f"{payload}\n"),
+        told.CodeFailed(
+            under="trial", exception=payload, message=payload, where=payload, module=payload, step=1, case=None
+        ),
+        told.Refused(code="x", message=payload, where=payload, hint=payload),
+    )
+
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        for key in ("1", "4", "5", "v", "o"):
+            await pressed(pilot, key)
+            text = screen_text(app)
+            assert not any(ord(c) < 32 and c != "\n" or 127 <= ord(c) < 160 or c == "\u202e" for c in text)
+
+    on_screen(events, script)

@@ -1,0 +1,141 @@
+"""`F`: what runs is ended first, a hang is offered a new engine, a dead engine is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from amptui.protocol import events as told
+from amptui.protocol.commands import Cancel, Command, FallBack
+from amptui.session.death import EngineDeath
+from amptui.session.state import SessionState, died, reduce
+from amptui.ui.dialogs.question import Question
+from amptui.ui.way_back import WayBack
+from tests.report.stages import Told, baseline, ended, locked, opened, trial_started
+
+READY = (*opened(), ended("project"), *baseline(), ended("baseline"), *locked(), ended("criteria"))
+RUNNING = (*READY, *trial_started())
+DEATH = EngineDeath(how="SIGKILL", words="The engine was killed.", last_output=())
+BACK = told.FellBack(checkpoint="fp32", verified=6, proven=True)
+
+
+class Around:
+    """A screen and an engine that do what they are told, and time that passes when asked to."""
+
+    def __init__(self, *events: object) -> None:
+        self.state = SessionState()
+        self.connected = True
+        self.sent: list[Command] = []
+        self.questions: list[tuple[Question, Callable[[str], None]]] = []
+        self.timers: list[Callable[[], None]] = []
+        self.restarts = 0
+        self.way_back = WayBack(self)
+        self.tell(*events)
+
+    def tell(self, *events: object) -> None:
+        for event in events:
+            if isinstance(event, EngineDeath):
+                self.state, self.connected = died(self.state, event), False
+            else:
+                self.state = reduce(self.state, event)  # type: ignore[arg-type]
+            self.way_back.notice(event)  # type: ignore[arg-type]
+
+    def send(self, command: Command) -> None:
+        self.sent.append(command)
+
+    def ask(self, question: Question, answered: Callable[[str], None]) -> None:
+        self.questions.append((question, answered))
+
+    def later(self, seconds: float, callback: Callable[[], None]) -> None:
+        assert seconds == 5.0
+        self.timers.append(callback)
+
+    def restart_engine(self) -> None:
+        self.restarts += 1
+
+    def five_seconds(self) -> None:
+        timers, self.timers = self.timers, []
+        for timer in timers:
+            timer()
+
+
+def confirmed(*events: object) -> Around:
+    around = Around(*events)
+    around.way_back.ask()
+    question, answered = around.questions.pop()
+    assert [option.key for option in question.options] == ["F"]
+    assert not around.sent
+    answered("yes")
+    return around
+
+
+def test_an_engine_that_waits_restores_at_once() -> None:
+    around = confirmed(*READY)
+    assert around.sent == [FallBack()]
+    around.tell(BACK)
+    assert not around.way_back.underway
+
+
+def test_a_running_trial_is_ended_before_the_restore_is_sent() -> None:
+    around = confirmed(*RUNNING)
+    assert around.sent == [Cancel()]
+    around.tell(told.Cancelled(stage="trial"))
+    assert around.sent == [Cancel()]
+    around.tell(ended("trial", completed=False))
+    assert around.sent == [Cancel(), FallBack()]
+
+
+def test_a_phase_that_hangs_is_offered_a_new_engine_that_restores_the_checkpoint() -> None:
+    around = confirmed(*RUNNING)
+    around.five_seconds()
+    question, answered = around.questions.pop()
+    assert [option.key for option in question.options] == ["N", "w"]
+    answered("new")
+    assert around.restarts == 1
+    around.tell(*opened()[:1], told.StageStarted(stage="project"))
+    around.tell(BACK)
+    assert not around.way_back.underway
+
+
+def test_waiting_on_asks_again_after_another_five_seconds() -> None:
+    around = confirmed(*RUNNING)
+    around.five_seconds()
+    around.questions.pop()[1]("wait")
+    around.five_seconds()
+    assert around.questions[-1][0].title == "the engine does not answer"
+
+
+def test_an_answer_that_comes_too_late_starts_no_second_engine() -> None:
+    around = confirmed(*RUNNING)
+    around.five_seconds()
+    around.tell(ended("trial", completed=False), BACK)
+    around.questions.pop()[1]("new")
+    assert around.restarts == 0
+
+
+def test_a_timer_of_an_earlier_fall_back_asks_nothing() -> None:
+    around = confirmed(*READY)
+    around.tell(BACK, DEATH)
+    around.way_back.begin()
+    around.five_seconds()
+    assert not around.questions
+
+
+def test_a_dead_engine_is_replaced_and_one_that_dies_meanwhile_too() -> None:
+    around = Around(*RUNNING, DEATH)
+    around.way_back.begin()
+    assert (around.restarts, around.sent) == (1, [])
+    around = confirmed(*RUNNING)
+    around.tell(DEATH)
+    assert around.restarts == 1
+
+
+def test_what_stands_in_the_way_ends_it_and_is_told() -> None:
+    around = confirmed(*READY)
+    around.tell(told.Refused(code="checkpoint", message="the file is damaged"))
+    assert not around.way_back.underway
+    assert around.state.refusal is not None
+
+
+def test_the_events_here_are_a_session() -> None:
+    events: Told = RUNNING
+    assert Around(*events).state.stages["trial"] == "running"
