@@ -16,7 +16,8 @@ from amptui.engine import rng
 from amptui.engine.bench import Bench
 from amptui.engine.compare import largest_difference
 from amptui.engine.course import Course, run_iteration, run_stretch
-from amptui.engine.evaluate import Evaluated, evaluate, figures, nonfinite_outputs, quality, same_decision
+from amptui.engine.decisions import same_decision
+from amptui.engine.evaluate import Evaluated, evaluate, figures, nonfinite_outputs, quality
 from amptui.engine.gradients import Fingerprint, FirstGradients, fingerprint
 from amptui.engine.iteration import GuardedRun, Phase
 from amptui.engine.precision import true_fp32

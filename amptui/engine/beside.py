@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from amptui.engine.baseline import Baseline
 from amptui.engine.compare import compare_outputs
-from amptui.engine.evaluate import Evaluated, decisions_agree, nonfinite_outputs, tied_choices
+from amptui.engine.decisions import decisions_agree, tied_choices
+from amptui.engine.evaluate import Evaluated, nonfinite_outputs
 from amptui.findings.criteria import limits_for
 from amptui.findings.evidence import CaseEvidence, TensorDifference
 from amptui.project import Criteria, Project

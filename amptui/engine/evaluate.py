@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from amptui.engine import rng
+from amptui.engine.decisions import decided, default_margin
 from amptui.engine.failures import UserCodeError, user_code
 from amptui.engine.live import LiveProject
 from amptui.engine.nested import copied
@@ -93,7 +94,7 @@ def _evaluate_one(live: LiveProject, case: Case, index: int, arithmetic: Arithme
     decision, margin = None, None
     if live.project.decide is not None:
         with user_code("decide", case=case.id):
-            decision, margin = _decided(live.project.decide(raw))
+            decision, margin = decided(live.project.decide(raw))
         if margin is None:
             margin = default_margin(named, decision)
     return Evaluated(case, index, named, decision, margin, single=isinstance(raw, Tensor))
@@ -112,8 +113,6 @@ def call_outputs(live: LiveProject, inputs: Any) -> Any:
 
 def named_outputs(raw: Any) -> dict[str, Tensor]:
     """The tensors of what `outputs` returned: one tensor is `output`, entries of a mapping keep their names."""
-    if isinstance(raw, Tensor):
-        return {"output": raw}
     found = dict(_flattened(raw, ""))
     if not found:
         raise OutputsRefused(
@@ -128,105 +127,15 @@ def _flattened(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from _flattened(item, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        for key, item in zip(value._fields, value, strict=True):
+            yield from _flattened(item, f"{name}.{key}" if name else key)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from _flattened(item, f"{name or 'output'}.{index}")
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             yield from _flattened(getattr(value, field.name), f"{name}.{field.name}" if name else field.name)
-
-
-def _decided(result: Any) -> tuple[Any, float | None]:
-    """The decision as plain values, and the margin where `decide` returned `(decision, margin)`."""
-    if isinstance(result, tuple) and len(result) == 2:
-        decision, margin = result
-        if margin is None or isinstance(margin, float):
-            return plain(decision), margin
-        if isinstance(margin, Tensor) and margin.numel() == 1 and margin.is_floating_point():
-            return plain(decision), float(margin)
-        if getattr(getattr(margin, "dtype", None), "kind", "") == "f" and getattr(margin, "size", 0) == 1:  # NumPy's
-            return plain(decision), float(margin)
-    return plain(result), None
-
-
-def plain(value: Any) -> Any:
-    """`value` as numbers, texts, lists and mappings, so that two decisions can be compared and written down."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, set | frozenset):
-        return sorted((plain(item) for item in value), key=repr)
-    if callable(getattr(value, "tolist", None)):  # tensors, NumPy's arrays and scalars
-        listed = value.tolist()
-        return plain(listed) if type(listed) is not type(value) else repr(value)
-    return value if isinstance(value, bool | int | float | str) or value is None else repr(value)
-
-
-def default_margin(outputs: Mapping[str, Tensor], decision: Any) -> float | None:
-    """The smallest gap of the two largest values where the decision is the argmax over the last dimension."""
-    scores = argmax_scores(outputs, decision)
-    if scores is None or scores.shape[-1] < 2 or not scores.numel():
-        return None
-    top = scores.topk(2, dim=-1).values
-    gap = (top[..., 0] - top[..., 1]).min()
-    return float(gap) if math.isfinite(float(gap)) else None
-
-
-def argmax_scores(outputs: Mapping[str, Tensor], decision: Any) -> Tensor | None:
-    """The output whose argmax over the last dimension is the decision, in float64; None where there is none."""
-    flat = _flat_integers(decision)
-    if flat is None:
-        return None
-    for output in outputs.values():
-        if output.is_floating_point() and output.dim() >= 1 and output.shape[-1] and not bool(output.isnan().any()):
-            scores = output.detach().double().cpu()
-            if scores.argmax(-1).reshape(-1).tolist() == flat:
-                return scores
-    return None
-
-
-def tied_choices(outputs: Mapping[str, Tensor], decision: Any) -> list[list[int]] | None:
-    """Per row the candidates that share the largest value exactly, where the decision is an argmax."""
-    scores = argmax_scores(outputs, decision)
-    if scores is None:
-        return None
-    rows = scores.reshape(-1, scores.shape[-1])
-    return [(row == row.max()).nonzero().reshape(-1).tolist() for row in rows]
-
-
-def decisions_agree(baseline: Any, trial: Any, ties: Sequence[Sequence[int]] | None) -> bool:
-    """Whether the trial's decision stands; with `ties`, any tied candidate of a row counts as the baseline's choice."""
-    if same_decision(baseline, trial):
-        return True
-    flat_baseline, flat_trial = _flat_integers(baseline), _flat_integers(trial)
-    if ties is None or flat_baseline is None or flat_trial is None or len(flat_baseline) != len(flat_trial):
-        return False
-    return len(ties) == len(flat_trial) and all(chosen in tied for chosen, tied in zip(flat_trial, ties, strict=True))
-
-
-def same_decision(one: Any, other: Any) -> bool:
-    """Whether two plain decisions are equal; NaN equals NaN."""
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same_decision, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same_decision(one[key], other[key]) for key in one)
-    if isinstance(one, float) and isinstance(other, float) and math.isnan(one) and math.isnan(other):
-        return True
-    return bool(one == other)
-
-
-def _flat_integers(decision: Any) -> list[int] | None:
-    if isinstance(decision, bool):
-        return None
-    if isinstance(decision, int):
-        return [decision]
-    if isinstance(decision, list):
-        parts = [_flat_integers(item) for item in decision]
-        return None if any(part is None for part in parts) else [n for part in parts if part for n in part]
-    if isinstance(decision, dict) and len(decision) == 1:
-        return _flat_integers(next(iter(decision.values())))
-    return None
 
 
 def figures(evaluated: Evaluated) -> CaseFigures:
