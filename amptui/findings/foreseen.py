@@ -147,6 +147,8 @@ def fitting_scale(gradients: Gradients, dtype: str) -> float:
 def initial_scale(gradients: Gradients, dtype: str) -> float:
     """The scale to start with, at least 1: torch's default, lower where it does not fit, higher where it loses much."""
     fits = max(1.0, fitting_scale(gradients, dtype))
+    if dtype == "bfloat16" and lost_share(gradients.exponents, dtype) <= LOSES_MUCH:
+        return 1.0  # reaches as far down as float32: nothing to scale for
     if fits <= DEFAULT_SCALE or lost_share(gradients.exponents, dtype, DEFAULT_SCALE) <= LOSES_MUCH:
         return min(fits, DEFAULT_SCALE)
     scale = DEFAULT_SCALE

@@ -73,10 +73,7 @@ def recommend(trials: Sequence[TrialSummary]) -> Recommendation:
         return Recommendation(trial=best.trial, words=f"Take {best.name}: {_why(best, accepted)}; not measured yet.")
     gaining = [trial for trial in measured if _gains(trial)]
     if not gaining:
-        slower = [trial for trial in measured if _direction(trial, "time") == "worse"]
-        what = "takes longer here" if len(slower) == len(measured) else "gains nothing beyond the noise here"
-        names = listed([trial.name for trial in measured])
-        return Recommendation(trial=None, words=f"Stay in FP32 on this device: {names} is accepted, but {what}.")
+        return Recommendation(trial=None, words=f"Stay in FP32 on this device: {'; '.join(map(_no_gain, measured))}.")
     best = min(gaining, key=lambda trial: (-_speed(trial), *_risk(trial)))
     close = [t for t in gaining if _speed(t) > 0.95 * _speed(best)]
     best = min(close, key=_risk)
@@ -84,6 +81,11 @@ def recommend(trials: Sequence[TrialSummary]) -> Recommendation:
     return Recommendation(
         trial=best.trial, words=f"Take {best.name}: {_why(best, accepted)}, and {' and '.join(gains)}."
     )
+
+
+def _no_gain(trial: TrialSummary) -> str:
+    slower = _direction(trial, "time") == "worse"
+    return f"{trial.name} is accepted, but {'takes longer' if slower else 'gains nothing beyond the noise'}"
 
 
 def _gains(trial: TrialSummary) -> bool:

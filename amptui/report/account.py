@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from amptui.findings.words import scale_text
 from amptui.protocol import events as told
 from amptui.protocol.events import Event, StageName
-from amptui.report import told_baseline, told_end, told_project, told_trial, told_verdict
+from amptui.report import told_baseline, told_end, told_measure, told_project, told_trial, told_verdict
 from amptui.report.figures import name, words
 from amptui.report.page import Page
 from amptui.session.death import EngineDeath
@@ -61,6 +61,7 @@ class Account:
         self._page = Page(console, ascii=ascii, clock=clock)
         self._spec, self._session = spec, session
         self._begun = False
+        self._stage_told: StageName | None = None
         self._trial = told_trial.TrialAccount()
 
     def begin(self) -> None:
@@ -88,6 +89,7 @@ class Account:
     def finish(self, state: SessionState, exit_code: int, *, json: str | None = None) -> None:
         """The last lines; `json` is the file that the result was written to."""
         self.begin()
+        told_measure.tell_policies(self._page, state)
         told_end.tell_end(self._page, state, exit_code, session=self._session, json=json)
         self._page.clear_progress()
 
@@ -97,6 +99,10 @@ class Account:
             told_trial.tell_cases(self._page, state)
 
     def _stage(self, event: told.StageStarted, _state: SessionState) -> None:
+        if event.stage == "measure" and self._stage_told == "measure":
+            self._page.blank()  # several measurements are one stage
+            return
+        self._stage_told = event.stage
         self._page.heading(*_STAGES[event.stage])
 
     def _progress(self, event: told.Progressed, state: SessionState) -> None:
@@ -132,6 +138,10 @@ class Account:
         told.Intervened: _intervened,
         told.TrialDone: lambda self, event, state: told_trial.tell_trial_done(self._page, event, state, self._trial),
         told.VerdictReached: lambda self, event, state: told_verdict.tell_verdict(self._page, event, state),
+        told.ForecastMade: lambda self, event, _state: told_measure.tell_forecast(self._page, event),
+        told.PrecisionMapped: lambda self, event, state: told_measure.tell_precision(self._page, event, state),
+        told.Measured: lambda self, event, _state: told_measure.tell_measured(self._page, event),
+        told.SeedsMeasured: lambda self, event, state: told_measure.tell_seeds(self._page, event, state),
         told.FellBack: lambda self, event, _state: told_end.tell_fallback(self._page, event),
         told.Refused: lambda self, event, state: told_end.tell_refusal(self._page, event, state),
         told.Cancelled: _cancelled,

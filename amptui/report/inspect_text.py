@@ -28,21 +28,21 @@ def inspect_text(answer: Answer, *, width: int = 80, ascii_only: bool = False) -
 
 def _page(inspection: Inspection, width: int, ascii_only: bool) -> Iterator[str]:
     yield from _wrapped(safe_text(inspection.path), width)
-    yield from _field("format", _format(inspection), width)
+    yield from _field("format", format_words(inspection), width)
     for scaler in inspection.scalers[:20]:
         name = "loss scale" if len(inspection.scalers) == 1 else safe_text(scaler.path or "loss scale", 60)
-        yield from _field(name, _scaler(scaler, named=name != "loss scale"), width)
+        yield from _field(name, scaler_words(scaler, named=name != "loss scale"), width)
     if inspection.readable:
         if not inspection.scalers:
             yield from _field("loss scale", "no scaler state", width)
-        yield from _field("steps", _steps(inspection), width)
+        yield from _field("steps", steps_words(inspection), width)
         if inspection.learning_rates:
             rates = ", ".join(f"{rate:g}" for rate in inspection.learning_rates[:6])
             yield from _field("learning rate", rates, width)
         for role, counts in inspection.dtypes.items():
             words = ", ".join(f"{count:,} {safe_text(dtype, 30)}" for dtype, count in counts.items())
             yield from _field(role.replace("_", " "), words, width)
-        yield from _field("values", _values(inspection), width)
+        yield from _field("values", values_words(inspection), width)
         yield from _field("exact resume", _resume(inspection, ascii_only), width)
         if inspection.needs_code:
             yield from _field("needs code", _code(inspection), width)
@@ -53,14 +53,16 @@ def _page(inspection: Inspection, width: int, ascii_only: bool) -> Iterator[str]
         yield from _finding(finding, width, ascii_only)
 
 
-def _format(inspection: Inspection) -> str:
+def format_words(inspection: Inspection) -> str:
+    """What it is: `PyTorch Lightning 2.6.2 · zip, 5.6 kB · complete`."""
     state = "complete" if inspection.complete else "incomplete" if inspection.readable else "not readable"
     files = f" in {len(inspection.files)} files" if len(inspection.files) > 1 else ""
     container = f"{inspection.container}, " if inspection.container else ""
-    return f"{safe_text(inspection.title, 80)} · {container}{_size(inspection.size)}{files} · {state}"
+    return f"{safe_text(inspection.title, 80)} · {container}{size_words(inspection.size)}{files} · {state}"
 
 
-def _scaler(scaler: ScalerState, *, named: bool) -> str:
+def scaler_words(scaler: ScalerState, *, named: bool) -> str:
+    """Scale, growth and factors in one line; also its place, unless that is already `named`."""
     if scaler.empty:
         return "empty: saved by a disabled scaler"
     scale = number_and_power(scaler.scale) if scaler.scale is not None else safe_text(scaler.stored or "absent", 80)
@@ -96,7 +98,8 @@ def growth_words(scaler: ScalerState) -> list[str]:
     return [f"grows after {left:,.0f} more clean update{'' if left == 1 else 's'} ({tracker:,.0f} of {interval:,.0f})"]
 
 
-def _steps(inspection: Inspection) -> str:
+def steps_words(inspection: Inspection) -> str:
+    """`loop 120 · optimizer 117 · 3 skipped · epoch 3`."""
     steps = inspection.steps
     words = []
     if steps.loop is not None:
@@ -110,7 +113,8 @@ def _steps(inspection: Inspection) -> str:
     return " · ".join(words) or "no counter found"
 
 
-def _values(inspection: Inspection) -> str:
+def values_words(inspection: Inspection) -> str:
+    """What the tensors' values are like, as far as they were read."""
     if not inspection.values_read:
         if not inspection.tensors:
             return "no tensors"
@@ -125,15 +129,19 @@ def _values(inspection: Inspection) -> str:
     return f"not finite in {len(inspection.nonfinite):,}: {shown}{more}"
 
 
-def _resume(inspection: Inspection, ascii_only: bool) -> str:
-    yes, no = ("+", "-") if ascii_only else ("✓", "✗")
-    words = []
+def resume_parts(inspection: Inspection) -> list[tuple[str, bool]]:
+    """The parts of an exact resume, each with whether it is there; of RNG states also which."""
+    parts = []
     for part in _PARTS:
         if part in inspection.present:
             kinds = [name.partition(".")[2] for name in inspection.present if name.startswith(part + ".")]
-            words.append(f"{yes} {part}{' (' + ', '.join(kinds) + ')' if kinds else ''}")
-    words.extend(f"{no} {part}" for part in inspection.missing)
-    return "  ".join(words)
+            parts.append((f"{part}{' (' + ', '.join(kinds) + ')' if kinds else ''}", True))
+    return [*parts, *((part, False) for part in inspection.missing)]
+
+
+def _resume(inspection: Inspection, ascii_only: bool) -> str:
+    yes, no = ("+", "-") if ascii_only else ("✓", "✗")
+    return "  ".join(f"{yes if there else no} {part}" for part, there in resume_parts(inspection))
 
 
 def _code(inspection: Inspection) -> str:
@@ -180,7 +188,8 @@ def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, max(20, width), break_on_hyphens=False) or [""]
 
 
-def _size(size: int) -> str:
+def size_words(size: int) -> str:
+    """Bytes, as files are told: `5.6 kB`, `1.0 GB`."""
     amount, unit = float(size), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if amount < 1000:

@@ -25,12 +25,15 @@ def exit_code(state: SessionState) -> int:
     return _CODES[trial.verdict.verdict] if trial is not None and trial.verdict is not None else CANNOT_JUDGE
 
 
-def check_result(state: SessionState, *, session: str | None, interrupted: bool = False) -> dict[str, Any]:
+def check_result(
+    state: SessionState, *, session: str | None, cut_short: tuple[str, str] | None = None
+) -> dict[str, Any]:
     """The documented object (DESIGN "Findings and JSON"), and beside it all that a verdict rests on.
 
-    Non-finite numbers are left to the writer, which spells them out.
+    `cut_short`: code and message of what ended the check from outside; then there is no verdict, whatever had been
+    reached. Non-finite numbers are left to the writer, which spells them out.
     """
-    trial = chosen(state)
+    trial = chosen(state) if cut_short is None else None
     verdict = trial.verdict if trial is not None else None
     advised = recommendation(state)
     return {
@@ -42,7 +45,7 @@ def check_result(state: SessionState, *, session: str | None, interrupted: bool 
         "scaler": asdict(verdict.scaler) if verdict is not None and verdict.scaler is not None else None,
         "fp32_regions": list(verdict.fp32_regions) if verdict is not None else [],
         "findings": [f.as_json() for f in (verdict.findings if verdict is not None else state.findings)],
-        "error": error(state, interrupted=interrupted),
+        "error": error(state, cut_short=cut_short),
         "session": session,
         "policy": _policy(state, trial),
         "trials": [_trial(state, each) for each in state.trials],
@@ -62,10 +65,10 @@ def check_result(state: SessionState, *, session: str | None, interrupted: bool 
     }
 
 
-def error(state: SessionState, *, interrupted: bool = False) -> dict[str, Any] | None:
+def error(state: SessionState, *, cut_short: tuple[str, str] | None = None) -> dict[str, Any] | None:
     """What kept amptui from judging, as one message with place and mend; None where there is a verdict."""
     trial = chosen(state)
-    if trial is not None and trial.verdict is not None:
+    if cut_short is None and trial is not None and trial.verdict is not None:
         return None
     if state.refusal is not None:
         said = state.refusal
@@ -77,8 +80,8 @@ def error(state: SessionState, *, interrupted: bool = False) -> dict[str, Any] |
     if state.failure is not None:
         where = state.failure.where
         return {"code": "engine-failed", "message": state.failure.message, "where": where, "hint": ""}
-    if interrupted:
-        return {"code": "interrupted", "message": "interrupted before a verdict", "where": None, "hint": ""}
+    if cut_short is not None:
+        return {"code": cut_short[0], "message": cut_short[1], "where": None, "hint": ""}
     return {"code": "unfinished", "message": "the engine ended before a verdict", "where": None, "hint": ""}
 
 
