@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,16 +25,41 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code; no traceback reaches the user."""
+    _open_standard_descriptors()
     given = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = given.command
     try:
-        return command(given)
+        code = command(given)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output is gone
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _print_nothing_more()
         return FAILED
+    except Exception as error:
+        from amptui.report.own_error import say_own_error  # noqa: PLC0415
+
+        _print_nothing_more()
+        with suppress(OSError):
+            print(f"amptui: {say_own_error(error)}", file=sys.stderr)
+        return FAILED
+    return code
+
+
+def _open_standard_descriptors() -> None:
+    """A descriptor that is closed would be given to the next file: what is printed must not land there."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+
+
+def _print_nothing_more() -> None:
+    """What is still in the buffer of an output that cannot be written is dropped, not tried again at the end."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -266,12 +292,13 @@ def _add_cases(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _check(given: argparse.Namespace) -> int:
     from amptui.project import ProjectError  # noqa: PLC0415
+    from amptui.report.result_file import require_writable  # noqa: PLC0415
     from amptui.session.errors import SessionError  # noqa: PLC0415
     from amptui.session.paths import create_session  # noqa: PLC0415
     from amptui.spec.error import SpecError  # noqa: PLC0415
 
     try:
-        _require_writable(given.json)
+        require_writable(given.json)
         settings, policies = _settings(given), _policies(given)
         folder = create_session(_session_name(settings), Path(settings.session) if settings.session else None)
         return _judged(settings, folder, given, policies)
@@ -290,6 +317,7 @@ def _judged(
 
     from amptui.report.account import Account  # noqa: PLC0415
     from amptui.report.result import check_result, exit_code  # noqa: PLC0415
+    from amptui.report.result_file import write_result  # noqa: PLC0415
     from amptui.session.checking import check  # noqa: PLC0415
     from amptui.session.death import EngineDeath  # noqa: PLC0415
     from amptui.session.state import SessionState  # noqa: PLC0415
@@ -305,15 +333,45 @@ def _judged(
         else:
             account.on_event(event, state)  # type: ignore[arg-type]
 
-    interrupted = False
+    cut_short: tuple[str, str] | None = None
+    unprinted: OSError | None = None
     try:
-        check(settings, folder, on_event=on_event, policies=policies, measure=given.measure)
+        with _interrupted_by(signal.SIGTERM, signal.SIGHUP):
+            check(settings, folder, on_event=on_event, policies=policies, measure=given.measure)
     except KeyboardInterrupt:
-        interrupted = True
-    code = INTERRUPTED if interrupted else exit_code(latest)
-    _write_json(given.json, check_result(latest, session=str(folder.path), interrupted=interrupted))
+        cut_short = ("interrupted", "interrupted before a verdict")
+    except OSError as error:  # a full disk, a pager that was quit: nobody can follow, so nothing more is run
+        unprinted = error
+        cut_short = ("output", f"the account cannot be printed: {error.strerror or error}")
+    code = exit_code(latest) if cut_short is None else FAILED if unprinted is not None else INTERRUPTED
+    try:
+        write_result(given.json, check_result(latest, session=str(folder.path), cut_short=cut_short))
+    except OSError as error:
+        why = safe_text(error.strerror or error)
+        print(f"amptui: --json {safe_text(given.json, 4096)} cannot be written: {why}", file=sys.stderr)
+        code = FAILED
+    if unprinted is not None:
+        raise unprinted
     account.finish(latest, code, json=given.json)
     return code
+
+
+@contextmanager
+def _interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
+    """Inside, these signals end what runs as Ctrl-C does; one that the caller had ignored (nohup) stays ignored."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _settings(given: argparse.Namespace) -> RunSettings:
@@ -373,42 +431,31 @@ def _absolute(path: str | None) -> str | None:
     return None if path is None else str(Path(path).expanduser().absolute())
 
 
-def _require_writable(path: str | None) -> None:
-    """Says before the run, and not after it, that the result could not be written."""
-    from amptui.session.errors import SessionError  # noqa: PLC0415
-
-    if path is not None and path != "-" and not Path(path).expanduser().absolute().parent.is_dir():
-        raise SessionError(f"--json {safe_text(path)}: there is no such folder; make it first, or name another file")
-
-
 def _refused(error: Exception, json: str | None) -> int:
     """One message for what kept amptui from starting; the JSON says the same."""
+    from amptui.report.result_file import write_result  # noqa: PLC0415
+    from amptui.session.errors import SessionError  # noqa: PLC0415
     from amptui.spec.error import SpecError  # noqa: PLC0415
 
-    spec = isinstance(error, SpecError)
+    other = "session" if isinstance(error, SessionError) else "project"
     said = {
-        "code": error.code if isinstance(error, SpecError) else "project" if not spec else "spec",
+        "code": error.code if isinstance(error, SpecError) else other,
         "message": error.message if isinstance(error, SpecError) else str(error),
         "where": error.where if isinstance(error, SpecError) else None,
         "hint": error.hint if isinstance(error, SpecError) else "",
     }
     print(f"amptui: {safe_text(str(error), 4000, lines=True)}", file=sys.stderr)
-    empty = {"verdict": None, "interventions": 0, "rows": [], "updates": [], "scaler": None, "fp32_regions": []}
+    empty: dict[str, object] = {
+        "verdict": None,
+        "interventions": 0,
+        "rows": [],
+        "updates": [],
+        "scaler": None,
+        "fp32_regions": [],
+    }
     with suppress(OSError):
-        _write_json(json, {**empty, "findings": [], "error": said, "session": None, "amptui": amptui.__version__})
+        write_result(json, {**empty, "findings": [], "error": said, "session": None, "amptui": amptui.__version__})
     return FAILED
-
-
-def _write_json(path: str | None, result: dict[str, object]) -> None:
-    if path is None:
-        return
-    from amptui.protocol.codec import to_json  # noqa: PLC0415
-
-    text = to_json(result) + "\n"
-    if path == "-":
-        sys.stdout.write(text)
-    else:
-        Path(path).expanduser().write_text(text, encoding="utf-8")
 
 
 def _inspect(given: argparse.Namespace) -> int:

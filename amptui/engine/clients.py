@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from contextlib import suppress
@@ -13,20 +14,28 @@ from amptui.protocol.channel import ChannelClosed, ChannelError, Connection, Lis
 from amptui.protocol.codec import ProtocolError, decode
 from amptui.protocol.commands import Command
 from amptui.protocol.greeting import Attach, decode_greeting
+from amptui.session.engine_file import end_processes
 
 #: A client that connects and says nothing is hung up on.
 GREETING_S = 5.0
+#: How long a phase that runs may still take once the engine is to end and nobody is attached.
+ABANDONED_S = 15.0
+#: Exit code of an engine whose phase took longer (EX_TEMPFAIL).
+ABANDONED = 75
 
 
 class Clients:
     """Lets clients in and reads what they say, on threads of its own."""
 
-    def __init__(self, inbox: Inbox, outbox: Outbox, listener: Listener | None, *, patience: float) -> None:
-        """`patience`: seconds without any client after which the engine ends."""
+    def __init__(
+        self, inbox: Inbox, outbox: Outbox, listener: Listener | None, *, patience: float, mark: str = "none"
+    ) -> None:
+        """`patience`: seconds without any client after which the engine ends. `mark`: that of all its processes."""
         self._inbox = inbox
         self._outbox = outbox
         self._listener = listener
         self._patience = patience
+        self._mark = mark
         self._lock = threading.Lock()
         self._attached: Connection | None = None
         self._attached_pid: int | None = None
@@ -57,10 +66,17 @@ class Clients:
         self._inbox.client_left()
 
     def _listen(self) -> None:
+        asked_to_end: float | None = None
         while not self._closing:
             alone = self._inbox.alone_since
             if alone is not None and time.monotonic() - alone > self._patience:
                 self._inbox.close(f"no client for {self._patience:.0f} seconds")
+            if alone is None or self._inbox.closing is None:
+                asked_to_end = None
+            elif asked_to_end is None:
+                asked_to_end = time.monotonic()
+            elif time.monotonic() - asked_to_end > ABANDONED_S:
+                self._end_at_once()
             if self._listener is None:
                 time.sleep(0.5)
                 continue
@@ -71,6 +87,13 @@ class Clients:
                 continue
             if connection is not None:
                 threading.Thread(target=self._greet, args=(connection,), name="amptui-greeter", daemon=True).start()
+
+    def _end_at_once(self) -> None:
+        """The project's code does not return, and no client is there to see to it: nothing is left running."""
+        if self._listener is not None:
+            self._listener.close()
+        end_processes(self._mark)
+        os._exit(ABANDONED)
 
     def _greet(self, connection: Connection) -> None:
         try:

@@ -78,14 +78,15 @@ def main(arguments: Sequence[str], *, conducting: Conducting | None = None, need
     except SessionError as error:
         return _refuse_unrecorded(connection, str(error))
     outbox = Outbox(held.store)
-    clients = Clients(inbox, outbox, held.listener, patience=given.patience)
+    mark = os.environ.get(MARK_VARIABLE) or "none"  # kept: the project's code may change its environment
+    clients = Clients(inbox, outbox, held.listener, patience=given.patience, mark=mark)
     outbox.on_gone = clients.left
     output = Output(pipes, held.log, outbox.send)
     faulthandler.enable(held.faults, all_threads=True)
     _close_on_signals(inbox)
     clients.start(connection, given.client)
     output.start()
-    _engine_file(held.listener, pipes).write(held.folder)
+    _engine_file(held.listener, pipes, mark).write(held.folder)
 
     code = _conduct(inbox, outbox, held.folder, conducting, needs_torch=needs_torch, finish=output.stop)
 
@@ -98,7 +99,7 @@ def main(arguments: Sequence[str], *, conducting: Conducting | None = None, need
     held.lock.release()
     if not inbox.connected:  # an attached client sees to that once this process is gone
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        end_processes(os.environ.get(MARK_VARIABLE, "") or "none")
+        end_processes(mark)
     return code
 
 
@@ -224,12 +225,12 @@ def _listener() -> Listener | None:
     return None
 
 
-def _engine_file(listener: Listener | None, pipes: Mapping[Stream, int]) -> EngineFile:
+def _engine_file(listener: Listener | None, pipes: Mapping[Stream, int], mark: str) -> EngineFile:
     return EngineFile(
         pid=os.getpid(),
         start_ticks=process_start(os.getpid()),
         socket=None if listener is None else str(listener.path),
-        mark=os.environ.get(MARK_VARIABLE, ""),
+        mark=mark,
         amptui=amptui.__version__,
         pipes=tuple(pipes.values()),
     )

@@ -45,6 +45,8 @@ BOOTSTRAP = PACKAGE / "engine" / "bootstrap.py"
 _GREETING_S = 5.0
 #: How long an engine that closed its line may take to die before it is taken for silent.
 _SILENCE_S = 2.0
+#: How long one that has told its own failure may take to end (it ends itself after a few seconds).
+_ENDING_S = 15.0
 _POLL_S = 0.05
 _LAST_LINES = 20
 _FAULT_LINES = 8
@@ -202,12 +204,14 @@ class EngineProcess:
             self.close()
             return
         if self._death is None and self.alive:
-            self.send(Close())
-            if not self._ends_within(patience):
-                self._signal_group(signal.SIGTERM)
+            with suppress(KeyboardInterrupt):  # asked a second time: no more patience
+                self.send(Close())
                 if not self._ends_within(patience):
-                    self._signal_group(signal.SIGKILL)
+                    self._signal_group(signal.SIGTERM)
                     self._ends_within(patience)
+            if self.alive:
+                self._signal_group(signal.SIGKILL)
+                self._ends_within(patience)
         self._ends_within(0)
         self._clear_remains()
         self.close()
@@ -278,7 +282,9 @@ class EngineProcess:
         waiting.poll(None if left is None else left * 1000)
 
     def _is_silent(self) -> bool:
-        return self._silent_since is not None and time.monotonic() - self._silent_since > _SILENCE_S
+        # One that told its own failure ends by itself; how long the project's threads let it live is no silence.
+        patience = _SILENCE_S if self._failure is None else _ENDING_S
+        return self._silent_since is not None and time.monotonic() - self._silent_since > patience
 
     # --- its end ------------------------------------------------------------------------------------------------------
 
@@ -315,6 +321,8 @@ class EngineProcess:
         return EngineDeath(how=how, words=words, last_output=self._last_output())
 
     def _silence(self) -> tuple[str, str]:
+        if self._failure is not None:
+            return "failed", f"The engine met an error and does not end: {self._failure}"
         running = command_line_of(self.pid)
         if "bootstrap.py" not in running and "--channel" not in running:
             program = safe_text(running, 120)
