@@ -145,6 +145,8 @@ class Conductor:
             self._refuse("session", str(error), None, "", ())
         except UserCodeError as failure:
             self._tell_failure(failure)
+        except torch.OutOfMemoryError as error:
+            self._refuse("memory", f"out of memory: {str(error).splitlines()[0]}", None, _LESS_MEMORY, ())
         self.emit(StageEnded(stage=stage, completed=completed))
         if left is not None and not isinstance(left, Cancel | Close):
             self.carry_out(left)
@@ -159,6 +161,8 @@ class Conductor:
 
     def open_project(self, command: OpenProject) -> None:
         """Loads, checks, freezes, writes and verifies the FP32 checkpoint, then looks at one window."""
+        # a project that is refused half-way must not be taken for the one before
+        self.bench, self.record, self.baseline, self.proposed, self.locked = None, None, None, None, None
         folder = Path(command.folder)
         reference = parse_reference(command.spec, folder=folder)
         loaded = load_project(reference, command.arguments, folder=Path(command.app_dir) if command.app_dir else folder)
@@ -178,7 +182,7 @@ class Conductor:
             ),
         )
         self.record = self._existing_checkpoint(live)
-        start = Snapshot.take(live.state)
+        start = _snapshot(live)
         bench = Bench(
             live=live,
             start=start,
@@ -199,7 +203,7 @@ class Conductor:
                 self.emit(remark)
         preflight(bench)
         probe_dtypes(bench)
-        self.bench, self.baseline, self.proposed, self.locked = bench, None, None, None
+        self.bench = bench
         self.after = AfterVerdict(bench)
 
     def run_baseline(self, _command: RunBaseline) -> None:
@@ -277,7 +281,7 @@ class Conductor:
             )
         )
         self.after.judged(trial, judgement.verdict)
-        if isinstance(trial.stopped, LeftTrial):
+        if trial.stopped is not None:
             raise trial.stopped
 
     def replay_case(self, command: ReplayCase) -> None:
@@ -397,14 +401,26 @@ class Conductor:
                 frames=failure.frames,
             )
         )
-        whose = (
-            f" of case {failure.case!r}" if failure.case else f" of update {failure.update!r}" if failure.update else ""
-        )
-        message = f"{failure.phase}{whose} fails in FP32 already: {failure.exception}: {failure.message}"
-        self._refuse(
-            "fp32-failed",
-            message,
-            failure.where,
-            "amptui starts from a project that works in FP32: mend this first",
-            (),
-        )
+        hint = "amptui starts from a project that works in FP32: mend this first"
+        if isinstance(failure.original, torch.OutOfMemoryError):
+            hint = _LESS_MEMORY
+        message = f"{_what_failed(failure)}: {failure.exception}: {failure.message}"
+        self._refuse("fp32-failed", message, failure.where, hint, ())
+
+
+def _snapshot(live: LiveProject) -> Snapshot:
+    try:
+        return Snapshot.take(live.state)
+    except TypeError as error:
+        raise Refusal("state", str(error), hint="amptui must be able to put back all that a run changes") from error
+
+
+_LESS_MEMORY = "use smaller batches (accumulate= keeps their sum), end other programs on the device, or choose another"
+
+
+def _what_failed(failure: UserCodeError) -> str:
+    if failure.phase in ("batches", "cases"):
+        return f"the project fails while its {failure.phase} are drawn"
+    whose = f" of update {failure.update!r}" if failure.update else ""
+    whose = f" of case {failure.case!r}" if failure.case else whose
+    return f"{failure.phase}{whose} fails in FP32 already"

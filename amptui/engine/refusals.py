@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from amptui.engine.failures import defined_at
-from amptui.engine.live import named_modules, named_parameters, optimizer_parameters
+from amptui.engine.live import joined, named_modules, named_parameters, optimizer_parameters
 from amptui.findings.finding import Finding, Kind, Stage
 from amptui.project import Case, Project, ProjectError, Update
 
@@ -57,7 +58,27 @@ def loop_findings(error: BaseException | None, where: str | None) -> tuple[Findi
 
 
 def check_modules(model: Any) -> Mapping[str, nn.Module]:
-    """The modules by name ("" for a single one)."""
+    """The modules by name ("" for a single one), with values in all their parameters and buffers."""
+    modules = _modules(model)
+    for path, module in named_modules(modules).items():
+        for name, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
+            if is_lazy(tensor):
+                raise Refusal(
+                    "lazy-parameters",
+                    f"{joined(path, name)} has no shape yet",
+                    hint="run one batch through the model before it is given to Project",
+                )
+            if tensor.is_meta:
+                raise Refusal(
+                    "meta-device",
+                    f"{joined(path, name)} is on the meta device and holds no values",
+                    hint="load the weights before the model is given to Project (model.to_empty(device=…) and "
+                    "load_state_dict, or build it outside of torch.device('meta'))",
+                )
+    return modules
+
+
+def _modules(model: Any) -> Mapping[str, nn.Module]:
     if isinstance(model, nn.Module):
         return {"": model}
     if isinstance(model, Mapping) and model and all(isinstance(m, nn.Module) for m in model.values()):

@@ -108,7 +108,8 @@ class Trial:
             bench.restart()  # a forward may change more than its outputs, also in eval mode
             completed = self._stretch()
             final_cases, reached = self._final_cases(completed)
-            regions.check()
+            if completed and not self.failures:  # else a region may not have had its turn
+                regions.check()
         evidence = self._evidence(cases, final_cases, reached, completed)
         bench.emit(
             TrialDone(
@@ -301,13 +302,14 @@ class Trial:
 
     def _note_failure(self, failure: UserCodeError) -> None:
         self.locator.failure(self.guarded, failure)
+        where = failure.where or self._loss_of(failure.update)
         module = {"decide": "decide", "outputs": "outputs"}.get(failure.phase, "")
         self.failures.append(
             CodeFailure(
                 under="policy",
                 exception=failure.exception,
                 message=failure.message,
-                where=failure.where,
+                where=where,
                 module=module,
                 op=None,
                 step=failure.step,
@@ -321,10 +323,14 @@ class Trial:
                 under="trial",
                 exception=failure.exception,
                 message=failure.message,
-                where=failure.where,
+                where=where,
                 module=module,
                 step=failure.step,
                 case=failure.case,
                 frames=failure.frames,
             )
         )
+
+    def _loss_of(self, update: str | None) -> str | None:
+        """Where the loss function of an update is written: the place of a failure without a line of its own."""
+        return self.bench.live.update(update).facts.loss_at if update is not None else None

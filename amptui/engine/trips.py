@@ -67,10 +67,8 @@ class Trips:
         self, run: GuardedRun, update: LiveUpdate, record: UpdateRecord, retained: str | None, *, scale_alone: bool
     ) -> TripEvidence:
         """What replays of the failing iteration show: where it began, and whether true FP32 is finite there."""
-        fp32_finite = replay(run, update, record.step, fp32=True).finite
-        fits = fitting_scale(run, update, record.step) if scale_alone else None
-        if fits is not None and record.step == 0:
-            self._take_first_gradients(run, record, fits)
+        fp32_finite = _finite_in_fp32(run, update, record)
+        fits = self._fitting_scale(run, update, record) if scale_alone else None
         self._diagnose_trip(run, update, record, retained, fp32_finite=fp32_finite, fits=fits)
         return TripEvidence(
             step=record.step,
@@ -120,8 +118,17 @@ class Trips:
             )
         )
 
+    def _fitting_scale(self, run: GuardedRun, update: LiveUpdate, record: UpdateRecord) -> float | None:
+        """The scale that fits; where iteration 0 fails at its first scale alone, it is compared at this one."""
+        try:
+            fits = fitting_scale(run, update, record.step)
+            if fits is not None and record.step == 0:
+                self._take_first_gradients(run, record, fits)
+        except UserCodeError:
+            return None
+        return fits
+
     def _take_first_gradients(self, run: GuardedRun, record: UpdateRecord, scale: float) -> None:
-        """Iteration 0 overflowed at the initial scale alone: its gradients are compared at the scale that fits."""
         fitted = replay(run, self.bench.live.update(record.update), record.step, scale=scale)
         self.first.gradients[record.update] = tuple(
             None if g is None else g.detach().to("cpu", copy=True) for g in fitted.gradients
@@ -135,3 +142,11 @@ class Trips:
             layers=len(record.norms),
             scaler=self.policy.effective_scaler is not None,
         )
+
+
+def _finite_in_fp32(run: GuardedRun, update: LiveUpdate, record: UpdateRecord) -> bool:
+    """Whether true FP32 gets through the same window; it does not where the project raises there."""
+    try:
+        return replay(run, update, record.step, fp32=True).finite
+    except UserCodeError:
+        return False
