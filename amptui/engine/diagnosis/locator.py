@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Concatenate, ParamSpec
 
 from amptui.engine.bench import Bench
 from amptui.engine.diagnosis.deviation import stale_cast, why_case_deviates
@@ -22,10 +24,30 @@ from amptui.engine.live import LiveUpdate
 from amptui.engine.tracing.blame import Site
 from amptui.findings.finding import Finding
 from amptui.project import Policy
+from amptui.protocol.events import Remarked
 from amptui.protocol.facts import UpdateRecord
+from amptui.text import safe_text
 
 #: Cases that are traced; the others of a failing set fail for the same reasons.
 CASES = 3
+
+
+P = ParamSpec("P")
+
+
+def _never_fatal(traced: Callable[Concatenate[Locator, P], None]) -> Callable[Concatenate[Locator, P], None]:
+    """Code that cannot be traced costs the place of its failure, not the trial."""
+
+    @functools.wraps(traced)
+    def told(self: Locator, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            traced(self, *args, **kwargs)
+        except (Exception, SystemExit) as error:
+            said = safe_text(f"{type(error).__name__}: {error}", 300)
+            message = f"where this failure began could not be traced ({said})"
+            self.bench.emit(Remarked(code="not-traced", message=message))
+
+    return told
 
 
 @dataclass(eq=False)
@@ -40,6 +62,7 @@ class Locator:
     traced_cases: int = 0
     traced_deviations: int = 0
 
+    @_never_fatal
     def iteration(self, run: GuardedRun, update: LiveUpdate, record: UpdateRecord, *, fp32_finite: bool) -> None:
         """The origin of a tripped update, by a traced replay on the same weights, batch and RNG."""
         if fp32_finite:
@@ -54,6 +77,7 @@ class Locator:
             replayed=faithfulness(run, update, traced),
         )
 
+    @_never_fatal
     def case(self, evaluated: Evaluated, *, fp32_finite: bool) -> None:
         """The origin of a case whose outputs are not finite under the policy."""
         if self.traced_cases >= CASES:
@@ -73,6 +97,7 @@ class Locator:
             replayed="the case was evaluated once more",
         )
 
+    @_never_fatal
     def deviation(self, evaluated: Evaluated) -> None:
         """Why a case is finite and yet too far off, or decides otherwise."""
         if self.traced_deviations >= CASES:
@@ -80,6 +105,7 @@ class Locator:
         self.traced_deviations += 1
         self.found += why_case_deviates(self.bench, self.policy, evaluated)
 
+    @_never_fatal
     def first_loss(self, run: GuardedRun, update: LiveUpdate, *, expected: float, allowed: float) -> None:
         """Why the loss of iteration 0 is finite and yet too far from FP32's, on the same weights, batch and RNG."""
         if stale_cast(run, update, 0, expected=expected, allowed=allowed):
@@ -102,6 +128,7 @@ class Locator:
                 )
             )
 
+    @_never_fatal
     def failure(self, run: GuardedRun | None, failure: UserCodeError) -> None:
         """The op, module and line of user code that raised under the policy, by a traced run."""
         live = self.bench.live
@@ -124,6 +151,7 @@ class Locator:
                 )
             )
 
+    @_never_fatal
     def randomness(self, cases: Sequence[Evaluated]) -> None:
         """The op that draws random numbers in the first case that depends on the RNG state."""
         for evaluated in cases[:1]:
