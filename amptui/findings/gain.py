@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -65,8 +65,10 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def noise_of(same: Spread) -> float:
-    """How far two equal runs are apart, as a share: the farther quartile of their paired ratios from 1."""
-    return max(abs(same.low - 1.0), abs(same.high - 1.0))
+    """How far two equal runs are apart: the factor that the farther quartile of their paired ratios makes, less 1."""
+    if not (same.low > 0.0 and same.high > 0.0):
+        return math.inf
+    return max(same.high, 1.0 / same.high, same.low, 1.0 / same.low) - 1.0
 
 
 def time_claim(speedup: Spread, same: Spread) -> Claim:
@@ -84,7 +86,8 @@ def time_claim(speedup: Spread, same: Spread) -> Claim:
         words = f"{speedup.median:.2f} times as fast as FP32 ({between})"
         return Claim(subject="time", direction="better", figure=speedup.median, words=words)
     if speedup.high < 1.0 / (1.0 + noise):
-        words = f"{1.0 / speedup.median:.2f} times as long as FP32 ({between} of its speed)"
+        between = f"quartiles {1.0 / speedup.high:.2f} to {1.0 / speedup.low:.2f}"
+        words = f"{1.0 / speedup.median:.2f} times as long as FP32 ({between})"
         return Claim(subject="time", direction="worse", figure=speedup.median, words=words)
     words = f"no difference in time beyond the noise ({between}; two equal FP32 runs differ by {noise:.0%})"
     return Claim(subject="time", direction="none", words=words)
@@ -141,8 +144,3 @@ def seed_claim(spread: SeedSpread, trial: float) -> Claim:
         return Claim(subject=spread.subject, direction="none", figure=effect, words=words)
     words = f"{said}; beyond what seeds do: {between}"
     return Claim(subject=spread.subject, direction="worse", figure=effect, words=words)
-
-
-def late_losses(losses: Mapping[str, float]) -> Mapping[str, float]:
-    """By what a `SeedSpread` calls them."""
-    return {f"loss of {name}": loss for name, loss in losses.items()}

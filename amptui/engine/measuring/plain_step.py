@@ -49,10 +49,10 @@ class PlainLoop:
 
     def step(self, index: int, window: Sequence[Any]) -> None:
         """One iteration: every update that takes part at `index`, on the batches of `window`."""
-        for update in self.live.updates:
-            if update.takes_part(index):
-                self._update(update, window)
-        if self.scaler is not None:
+        taking_part = [update for update in self.live.updates if update.takes_part(index)]
+        for update in taking_part:
+            self._update(update, window)
+        if self.scaler is not None and taking_part:
             self.scaler.update()
 
     def _update(self, update: LiveUpdate, window: Sequence[Any]) -> None:
