@@ -17,7 +17,7 @@ from amptui.ui.frugal import FrugalScreen
 from amptui.ui.guidance import guidance
 from amptui.ui.keys import Key, footer
 from amptui.ui.moves import Page, active
-from amptui.ui.raster.line import Line, centred
+from amptui.ui.raster.line import Line, blank, centred
 from amptui.ui.raster.prose import Paragraph, paragraph
 from amptui.ui.stages.baseline import BaselineStage
 from amptui.ui.stages.criteria import CriteriaStage
@@ -93,7 +93,7 @@ class _Line(LineWidget, can_focus=False):
 
     def __init__(self, look: Look, *, id: str) -> None:  # noqa: A002
         super().__init__(look, id=id)
-        self._made: Callable[[int], Line] = lambda _width: ()
+        self._made: Callable[[int], Line] = blank
 
     def show(self, made: Callable[[int], Line]) -> None:
         self._made = made
