@@ -80,7 +80,7 @@ def _run_once(bench: Bench, dtype: str) -> None:
 
 
 def _watch_window(live: LiveProject, update: LiveUpdate, remarks: _Remarks, start: Mapping[str, Tensor]) -> None:
-    named = named_parameters(live.modules)
+    named = named_parameters(live.state.all_modules())
     for micro_batch, batch in enumerate(live.batches.window(0)):
         where: dict[str, Any] = {"step": 0, "update": update.name, "micro_batch": micro_batch}
         try:

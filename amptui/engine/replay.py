@@ -100,7 +100,7 @@ def untouched(live: LiveProject) -> Iterator[None]:
     extra = {path: value for path, value in live.state.stateful().items() if path.startswith("extra:")}
     states = {path: deeply_copied(state_of(value, path)) for path, value in extra.items()}
     flags = [(module, module.training) for root in live.modules.values() for module in root.modules()]
-    own = {n: p for n, p in named_parameters(live.modules).items() if n in live.self_changing}
+    own = {n: p for n, p in named_parameters(live.state.all_modules()).items() if n in live.self_changing}
     values = {name: parameter.detach().clone() for name, parameter in own.items()}
     parameters = _all_parameters(live)
     gradients = [parameter.grad for parameter in parameters]
