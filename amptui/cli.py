@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_open(commands)
     _add_sessions(commands)
     _add_inspect(commands)
+    _add_report(commands)
     _add_restore(commands)
     _add_new(commands)
     _add_replay(commands)
@@ -173,16 +174,33 @@ def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "inspect",
         help="a checkpoint's scaler state, and what is missing for an exact resume; without torch",
         description="Tells what a checkpoint holds without importing torch and without running anything in it; with "
-        "two, what happened between them. Exit codes: 0 read and no fault, 1 a fault, 2 nothing readable.",
+        "two, what happened between them. On a terminal it opens as a screen. "
+        "Exit codes: 0 read and no fault, 1 a fault, 2 nothing readable.",
         allow_abbrev=False,
     )
     inspect.add_argument("path", metavar="PATH", help="a file or a folder")
     inspect.add_argument("second", metavar="PATH2", nargs="?", help="a later checkpoint to compare with")
-    inspect.add_argument("--json", metavar="FILE", help="write the result here")
+    inspect.add_argument("--json", metavar="FILE", help="write the result here, and print instead of opening a screen")
     inspect.add_argument("--values", action="store_true", help="read all tensor data, also of large files")
     inspect.add_argument("--plain", action="store_true", help="print instead of opening a screen")
-    inspect.add_argument("--ascii", action="store_true", help="plain ASCII marks")
+    _add_screen_options(inspect)
     inspect.set_defaults(command=_inspect)
+
+
+def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    report = commands.add_parser(
+        "report",
+        help="write a recorded session down: verdict, findings, plots, code to paste",
+        description="Writes what a session recorded as Markdown, as one HTML file without scripts, or as JSON. None of "
+        "the project is run; torch is not needed. Exit codes: 0 written, 2 nothing to report.",
+        allow_abbrev=False,
+    )
+    report.add_argument("session", metavar="SESSION", help="a session's id, the beginning of one, its folder, or last")
+    report.add_argument(
+        "--format", choices=("md", "html", "json"), help="without it FILE's ending decides; Markdown if that does not"
+    )
+    report.add_argument("-o", "--output", metavar="FILE", help="the file to write; without it standard output")
+    report.set_defaults(command=_report)
 
 
 def _add_restore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -313,16 +331,15 @@ def _judged(
     policies: Sequence[Mapping[str, object]],
 ) -> int:
     """Runs the check, prints its account as it goes, and writes the JSON however it ends."""
-    from rich.console import Console  # noqa: PLC0415
-
     from amptui.report.account import Account  # noqa: PLC0415
+    from amptui.report.page import Paper  # noqa: PLC0415
     from amptui.report.result import check_result, exit_code  # noqa: PLC0415
     from amptui.report.result_file import write_result  # noqa: PLC0415
     from amptui.session.checking import check  # noqa: PLC0415
     from amptui.session.death import EngineDeath  # noqa: PLC0415
     from amptui.session.state import SessionState  # noqa: PLC0415
 
-    account = Account(Console(stderr=given.json == "-"), spec=given.spec, session=folder.session_id, ascii=given.ascii)
+    account = Account(Paper(stderr=given.json == "-"), spec=given.spec, session=folder.session_id, ascii=given.ascii)
     latest = SessionState()
 
     def on_event(event: object, state: SessionState) -> None:
@@ -453,7 +470,7 @@ def _refused(error: Exception, json: str | None) -> int:
         "scaler": None,
         "fp32_regions": [],
     }
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):
         write_result(json, {**empty, "findings": [], "error": said, "session": None, "amptui": amptui.__version__})
     return FAILED
 
@@ -465,6 +482,11 @@ def _inspect(given: argparse.Namespace) -> int:
     from amptui.report.inspect_text import inspect_text  # noqa: PLC0415
 
     paths = [given.path, *([given.second] if given.second is not None else [])]
+    if not given.plain and given.json is None and sys.stdout.isatty():
+        from amptui.ui.inspect.command import has_screen, open_screen  # noqa: PLC0415
+
+        if has_screen(paths):
+            return _on_screen(given, lambda screen: open_screen(paths, screen, values=given.values))
     encoding = (sys.stdout.encoding or "ascii").lower()
     ascii_only = given.ascii or not encoding.startswith("utf")
     width = min(120, shutil.get_terminal_size((80, 24)).columns)
@@ -478,6 +500,18 @@ def _inspect(given: argparse.Namespace) -> int:
     except OSError as error:
         print(f"amptui: {safe_text(given.json, 4000)} cannot be written: {error.strerror or error}", file=sys.stderr)
         return FAILED
+
+
+def _report(given: argparse.Namespace) -> int:
+    from amptui.report.command import report  # noqa: PLC0415
+    from amptui.session.errors import SessionError  # noqa: PLC0415
+
+    try:
+        report(given.session, format=given.format, output=given.output)
+    except SessionError as error:
+        print(f"amptui: {safe_text(error, 4000, lines=True)}", file=sys.stderr)
+        return FAILED
+    return 0
 
 
 def _restore(given: argparse.Namespace) -> int:

@@ -1,0 +1,1 @@
+"""The sections of a report: each module turns what a session recorded into blocks."""
