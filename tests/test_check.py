@@ -249,12 +249,13 @@ def test_a_damaged_checkpoint_is_never_given_back(amptui: Amptui) -> None:
 # Interrupted
 
 
-def test_an_interrupted_check_exits_130_with_json_and_a_restorable_session(amptui: Amptui) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupted_check_exits_130_with_json_and_a_restorable_session(amptui: Amptui, number: int) -> None:
     file = small_project(amptui.folder, loss="if under_policy and number == 3:\n    told('here')\n    time.sleep(2)")
     process = amptui.start("check", f"{file}:project", "--json", "check.json")
     eventually(lambda: (amptui.folder / "here").exists() or process.poll() is not None)
     engine = int((amptui.folder / "here").read_text())
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, out + err
     assert documented((amptui.folder / "check.json").read_text(), 130)["error"]["code"] == "interrupted"

@@ -137,7 +137,7 @@ def test_an_interpreter_without_torch_is_refused_with_the_option_that_mends_it(a
     assert "--python" in done.error["hint"]
 
 
-@pytest.mark.parametrize("target", ["missing/out.json", "small.py/out.json"])
+@pytest.mark.parametrize("target", ["missing/out.json", "small.py/out.json", "."])
 def test_a_json_file_that_cannot_be_written_is_refused_before_anything_runs(amptui: Amptui, target: str) -> None:
     done = amptui("check", f"{small_project(amptui.folder)}:project", "--json", target)
     assert done.code == 2
@@ -209,11 +209,14 @@ def test_on_a_terminal_it_shows_progress_and_colours_unless_told_not_to(amptui: 
     assert bool(re.search(rf"{ESCAPE}\[(\d+;)*(3[0-7]|38;|9[0-7])", shown)) == colours
 
 
-def test_a_reader_that_goes_away_gets_no_traceback(amptui: Amptui) -> None:
-    process = amptui.start("check", f"{small_project(amptui.folder)}:project")
+def test_a_reader_that_goes_away_ends_the_check_and_the_json_says_so(amptui: Amptui) -> None:
+    process = amptui.start("check", f"{small_project(amptui.folder)}:project", "--json", "check.json")
+    assert process.stdout is not None
     process.stdout.close()
     _, err = process.communicate(timeout=60)
     assert "Traceback" not in err
+    assert process.returncode == 2
+    assert documented((amptui.folder / "check.json").read_text(), 2)["error"]["code"] == "output"
 
 
 # new
