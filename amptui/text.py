@@ -26,12 +26,20 @@ def safe_text(value: object, limit: int = 400, *, lines: bool = False) -> str:
     Control characters become visible escapes such as ``\\x1b`` or ``\\u202e``; with `lines`, newline is kept and a tab
     becomes four spaces. Runs of combining marks are cut to three, so that one cell cannot flood its neighbours.
     """
-    text = value if isinstance(value, str) else str(value)
+    text = value if isinstance(value, str) else text_of(value)
     overlong = len(text) > limit
     if overlong:
         text = text[: limit - 1]
     parts = text.replace("\t", "    ").split("\n") if lines else [text]
     return "\n".join(map(_visible, parts)) + (ELLIPSIS if overlong else "")
+
+
+def text_of(value: object) -> str:
+    """`str(value)`, or words where the value's own `__str__` raises, whatever it raises."""
+    try:
+        return str(value)
+    except BaseException:
+        return "(its text cannot be read)"
 
 
 def _visible(text: str) -> str:

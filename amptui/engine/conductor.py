@@ -20,11 +20,12 @@ from amptui.engine.baseline import Baseline, run_baseline
 from amptui.engine.bench import Bench
 from amptui.engine.course import Stopped
 from amptui.engine.environment import environment
-from amptui.engine.failures import UserCodeError
+from amptui.engine.failures import UserCodeError, raised_by_user
 from amptui.engine.identity import noted_changes
 from amptui.engine.inbox import Inbox
 from amptui.engine.live import LiveProject
 from amptui.engine.outbox import Outbox
+from amptui.engine.plain_values import NotPlain
 from amptui.engine.precision import PrecisionSettings
 from amptui.engine.preflight import preflight, probe_dtypes
 from amptui.engine.recall import recall
@@ -76,6 +77,7 @@ from amptui.spec.error import SpecError
 from amptui.spec.reference import parse_reference
 from amptui.spec.resolve import LoadedProject, load_project
 from amptui.spec.run_settings import criteria_over, policy_over
+from amptui.text import safe_text
 
 #: The store's name for the command that opened the project last, so that a session can be opened again.
 OPENED_WITH = "open_project"
@@ -147,6 +149,9 @@ class Conductor:
             self._tell_failure(failure)
         except torch.OutOfMemoryError as error:
             self._refuse("memory", f"out of memory: {str(error).splitlines()[0]}", None, _LESS_MEMORY, ())
+        except BaseException as error:
+            if not self._tell_raised(error):
+                raise
         self.emit(StageEnded(stage=stage, completed=completed))
         if left is not None and not isinstance(left, Cancel | Close):
             self.carry_out(left)
@@ -404,8 +409,19 @@ class Conductor:
         hint = "amptui starts from a project that works in FP32: mend this first"
         if isinstance(failure.original, torch.OutOfMemoryError):
             hint = _LESS_MEMORY
-        message = f"{_what_failed(failure)}: {failure.exception}: {failure.message}"
+        said = f": {failure.message}" if failure.message else ""
+        message = f"{_what_failed(failure)}: {failure.exception}{said}"
         self._refuse("fp32-failed", message, failure.where, hint, ())
+
+    def _tell_raised(self, error: BaseException) -> bool:
+        """What the project's code raised where amptui uses it (state, hooks, signals); False if amptui did."""
+        where = raised_by_user(error)
+        if isinstance(error, NotPlain):
+            self._refuse("state", str(error), where, "what cannot be saved could not be put back either", ())
+        elif where is not None:
+            said = f"your code raised {type(error).__name__} while amptui was using it: {safe_text(error, 1000)}"
+            self._refuse("raises", said, where, "what belongs to the project must work whenever it is asked", ())
+        return isinstance(error, NotPlain) or where is not None
 
 
 def _snapshot(live: LiveProject) -> Snapshot:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from amptui.engine.tracing.source import frames_of, is_user_code
+from amptui.engine.tracing.source import frames_of, is_own_code, is_user_code
 from amptui.text import safe_text
 
 
@@ -78,6 +78,16 @@ def user_frames(error: BaseException) -> list[tuple[str, str]]:
         for frame, line in frames_of(error.__traceback__)
         if is_user_code(frame.f_code)
     ]
+
+
+def raised_by_user(error: BaseException) -> str | None:
+    """`file:line` where it was the user's code that raised, and not amptui's (or torch under it); None otherwise."""
+    for frame, line in reversed(frames_of(error.__traceback__)):
+        if is_user_code(frame.f_code):
+            return f"{frame.f_code.co_filename}:{line}"
+        if is_own_code(frame.f_code):
+            return None
+    return None
 
 
 def defined_at(function: Any) -> str | None:

@@ -29,13 +29,17 @@ from amptui.protocol.events import EngineFailed, Goodbye, Refused
 from amptui.session.durable import create_file
 from amptui.session.engine_file import FAULTS, MARK_VARIABLE, EngineFile, end_processes
 from amptui.session.errors import SessionError
-from amptui.session.folder import SessionFolder
+from amptui.session.folder import ERROR_FILE, SessionFolder
 from amptui.session.lock import SessionLock, process_start
 from amptui.session.store import Store
+from amptui.text import safe_text
 
 OLDEST_TORCH = (2, 10)
 #: Exit code of an engine that met an error of its own (EX_SOFTWARE).
 FAILED = 70
+_NO_DISK = (
+    "look whether the session's folder is there, private, and on a disk with room; AMPTUI_HOME names another place"
+)
 #: How long the project's own exit handlers and threads may take after the goodbye.
 ENDING_S = 3.0
 
@@ -124,8 +128,14 @@ def _conduct(
         if os.getpid() != owner:  # a child that user code forked ran out of that code
             os._exit(_exit_code(error))
         finish()
+        if isinstance(error, SessionError):  # a full disk, a folder that is gone: told, and nobody's mistake
+            outbox.say_last(Refused(code="session", message=str(error), hint=_NO_DISK))
+            outbox.say_last(Goodbye(why="refused"))
+            return 0
         with suppress(Exception):
-            outbox.say_last(failure_of(error))
+            failed = failure_of(error)
+            _keep_detail(folder, failed.detail)
+            outbox.say_last(failed)
         return FAILED
     if os.getpid() != owner:
         os._exit(0)
@@ -176,11 +186,19 @@ def failure_of(error: BaseException) -> EngineFailed:
     outside = [frame for frame in frames if not frame.filename.startswith((own, "<"))]
     where = f"{outside[-1].filename}:{outside[-1].lineno}" if outside else None
     if isinstance(error, SystemExit):
-        message = f"the project's code ended the process: sys.exit({'' if error.code is None else repr(error.code)})"
+        code = repr(error.code) if isinstance(error.code, str | int) else safe_text(error.code or "")
+        message = f"the project's code ended the process: sys.exit({code})"
     else:
-        message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        said = safe_text(error, 1000, lines=True)
+        message = f"{type(error).__name__}: {said}" if said else type(error).__name__
     detail = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return EngineFailed(message=message, where=where, detail=detail[-8000:])
+
+
+def _keep_detail(folder: SessionFolder, detail: str) -> None:
+    """The traceback lies in the session's folder for whoever mends it; the user reads one message."""
+    with suppress(OSError), os.fdopen(folder.new_file(ERROR_FILE), "w", errors="backslashreplace") as file:
+        file.write(detail)
 
 
 def _exit_code(error: BaseException) -> int:

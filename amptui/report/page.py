@@ -42,6 +42,13 @@ _NARROWEST = 8
 _ERASE = "\r\x1b[2K"
 
 
+class Paper(Console):
+    """A console that raises BrokenPipeError where its reader is gone; rich would exit with 1, which means rejected."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError("nobody reads the output any more")
+
+
 class Page:
     """Writes to `console`; `ascii` replaces every sign that is not ASCII, as does a console that cannot encode them."""
 

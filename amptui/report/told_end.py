@@ -8,6 +8,7 @@ from amptui.report.figures import name, place, shell_word, words
 from amptui.report.page import VALUE, Page
 from amptui.report.told_trial import tell_place
 from amptui.session.death import EngineDeath
+from amptui.session.folder import ERROR_FILE
 from amptui.session.state import SessionState
 
 _CODES = {
@@ -36,9 +37,10 @@ def tell_engine_error(page: Page, event: EngineFailed) -> None:
     page.marked("fail", ("The engine met an error of its own: ", "bold"), words(event.message))
     if event.where:
         page.field("where", place(event.where))
-    if event.detail:
-        page.field("detail", words(event.detail))
-    page.field("to do", "Report it, with the session's folder; nothing of the project was changed on disk.")
+    page.field(
+        "to do",
+        f"Report it with {ERROR_FILE} of the session's folder. Nothing of the project was changed on disk.",
+    )
 
 
 def tell_death(page: Page, death: EngineDeath, state: SessionState) -> None:

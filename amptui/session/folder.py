@@ -15,6 +15,8 @@ from amptui.text import safe_text
 SPARE_BYTES = 64 * 2**20
 
 DATABASE_NAME = "session.sqlite"
+#: The traceback of an engine that met an error of its own.
+ERROR_FILE = "engine-error.txt"
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,11 @@ PACKAGE = Path(amptui.__file__).resolve().parent
 BOOTSTRAP = PACKAGE / "engine" / "bootstrap.py"
 
 _GREETING_S = 5.0
-#: How long an engine that closed its line may take to die before it is taken for silent.
-_SILENCE_S = 2.0
+#: How long an engine that closed its line may take to die before it is taken for silent; longer than it gives the
+#: project's own threads and exit handlers at its end.
+_SILENCE_S = 6.0
+#: The same where another program runs in its place.
+_REPLACED_S = 1.0
 #: How long one that has told its own failure may take to end (it ends itself after a few seconds).
 _ENDING_S = 15.0
 _POLL_S = 0.05
@@ -282,9 +285,17 @@ class EngineProcess:
         waiting.poll(None if left is None else left * 1000)
 
     def _is_silent(self) -> bool:
-        # One that told its own failure ends by itself; how long the project's threads let it live is no silence.
-        patience = _SILENCE_S if self._failure is None else _ENDING_S
-        return self._silent_since is not None and time.monotonic() - self._silent_since > patience
+        if self._silent_since is None:
+            return False
+        waited = time.monotonic() - self._silent_since
+        if self._failure is not None:  # it ends by itself; how long the project's threads let it live is no silence
+            return waited > _ENDING_S
+        return waited > _SILENCE_S or (waited > _REPLACED_S and self._replaced_by() is not None)
+
+    def _replaced_by(self) -> str | None:
+        """The command line of the program that runs in the engine's place, if one does."""
+        running = command_line_of(self.pid)
+        return None if "bootstrap.py" in running or "--channel" in running else running
 
     # --- its end ------------------------------------------------------------------------------------------------------
 
@@ -323,8 +334,8 @@ class EngineProcess:
     def _silence(self) -> tuple[str, str]:
         if self._failure is not None:
             return "failed", f"The engine met an error and does not end: {self._failure}"
-        running = command_line_of(self.pid)
-        if "bootstrap.py" not in running and "--channel" not in running:
+        running = self._replaced_by()
+        if running is not None:
             program = safe_text(running, 120)
             words = f"The project's code replaced the engine (process {self.pid}) by another program (exec): {program}"
             return "replaced", words

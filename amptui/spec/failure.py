@@ -16,6 +16,7 @@ from amptui.spec.error import SpecError
 from amptui.spec.near import did_you_mean, files_called, folders_in, python_files
 from amptui.spec.own_code import OwnCode
 from amptui.spec.shadow import file_of, shadow_behind
+from amptui.text import text_of
 
 _WRONG_KEYWORD = re.compile(
     r"(Project|Update|Case|Policy|Scaler|Criteria)\.__init__\(\) (?:"
@@ -68,7 +69,7 @@ def explained(error: BaseException, doing: Doing) -> SpecError:
         return shadow
     if isinstance(error, ModuleNotFoundError) and error.name:
         return _module_not_found(error.name, doing, where)
-    match = _WRONG_KEYWORD.match(str(error)) if type(error) is TypeError else None
+    match = _WRONG_KEYWORD.match(text_of(error)) if type(error) is TypeError else None
     if match:
         return _wrong_keyword(match, where)
     return SpecError("raises", f"{doing.actor} raised {_in_words(error)}{doing.during}", _advice(error, doing), where)
@@ -146,7 +147,7 @@ def _wrong_keyword(match: re.Match[str], where: str) -> SpecError:
 
 
 def _advice(error: BaseException, doing: Doing) -> str:
-    if isinstance(error, ImportError) and "relative import" in str(error):
+    if isinstance(error, ImportError) and "relative import" in text_of(error):
         folder = Path(doing.file).parent
         return (
             f"{folder} is no package: add an __init__.py to it, or run amptui from {folder.parent} "
@@ -157,10 +158,7 @@ def _advice(error: BaseException, doing: Doing) -> str:
 
 
 def _in_words(error: BaseException) -> str:
-    try:
-        text = " ".join(str(error).split())
-    except Exception:  # the user's own __str__ may fail as well
-        text = "(its text cannot be read)"
+    text = " ".join(text_of(error).split())
     text = f"{text[:399]}…" if len(text) > 400 else text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

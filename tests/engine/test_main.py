@@ -12,7 +12,7 @@ import pytest
 
 from amptui.engine.descriptors import moved_out_of_reach, out_of_reach
 from amptui.engine.main import failure_of
-from amptui.protocol.events import EngineFailed, Goodbye, OutputCaptured, Remarked, StageStarted
+from amptui.protocol.events import EngineFailed, Goodbye, OutputCaptured, Refused, Remarked, StageStarted
 from amptui.session.engine_file import EngineFile, end_processes, processes_of, read_engine_file
 from amptui.session.folder import SessionFolder
 from amptui.session.history import history
@@ -75,7 +75,10 @@ def test_a_failing_store_is_told_although_it_cannot_be_recorded(tmp_path: Path) 
             "def full(*_, **__): raise StoreError('the disk is full')\n"
             "outbox.store.record = full\noutbox.send(Remarked(code='', message=''))",
         )
-        assert "the disk is full" in receive(engine, EngineFailed).message
+        refused = receive(engine, Refused)
+        assert "the disk is full" in refused.message
+        assert "AMPTUI_HOME" in refused.hint
+        assert receive(engine, Goodbye).why == "refused"
 
 
 def test_all_that_was_printed_comes_before_the_goodbye(tmp_path: Path) -> None:

@@ -54,6 +54,11 @@ def is_user_code(code: CodeType) -> bool:
     return is_file_of_user(code.co_filename)
 
 
+def is_own_code(code: CodeType) -> bool:
+    """Whether this code is amptui's."""
+    return code.co_filename.startswith(_AMPTUI + "/")
+
+
 def user_frame(frame: FrameType | None, *, inside_backward: bool = False) -> FrameType | None:
     """The innermost user frame from `frame` outwards.
 
