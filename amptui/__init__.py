@@ -5,8 +5,7 @@ Importing this package loads nothing outside the standard library; the public na
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as type checkers know it, without an import that a file in the working folder could catch
 if TYPE_CHECKING:
     from amptui.project import Case, Criteria, Policy, Project, Scaler, Update
 

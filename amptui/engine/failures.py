@@ -12,6 +12,10 @@ from amptui.engine.tracing.source import frames_of, is_own_code, is_user_code
 from amptui.text import safe_text
 
 
+#: The innermost frames are told; an endless recursion has any number of them.
+FRAMES = 50
+
+
 class UserCodeError(Exception):
     """User code raised inside amptui's call; `__cause__` is the original.
 
@@ -54,7 +58,7 @@ class UserCodeError(Exception):
 
     @property
     def frames(self) -> tuple[str, ...]:
-        return tuple(f"{place} in {function}" for place, function in user_frames(self.original))
+        return tuple(f"{place} in {function}" for place, function in user_frames(self.original)[-FRAMES:])
 
 
 @contextmanager
