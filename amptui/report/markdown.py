@@ -71,7 +71,7 @@ def _block(block: Block) -> list[str]:
     if isinstance(block, Bullets):
         return [f"- {_item(item)}" for item in block.items]
     if isinstance(block, Facts):
-        return [f"- **{_line(label)}**: {_item(words)}" for label, words in block.rows]
+        return [f"* **{_line(label)}**: {_item(words)}" for label, words in block.rows]  # not one list with bullets
     if isinstance(block, Table):
         return _table(block)
     if isinstance(block, Listing):

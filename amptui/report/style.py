@@ -62,7 +62,7 @@ footer { margin-top: 3rem; border-top: 1px solid var(--line); }
   h2 { margin-top: 1.6rem; } h2, h3, caption, figcaption { break-after: avoid; }
   .plot, tr, dl div, .banner, li { break-inside: avoid; }
   .table, pre { overflow: visible; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }
-  thead { display: table-header-group; }
+  thead { display: table-header-group; } tbody tr:first-child { break-before: avoid; }
   p, li { orphans: 3; widows: 3; }
   * { print-color-adjust: exact; }
 }

@@ -36,7 +36,11 @@ class _Frame:
         return _LEFT + (step - self.first) / span * (_WIDTH - _LEFT - _RIGHT)
 
     def up(self, value: float) -> float:
-        return self.bottom - self.y.place(value) * (self.bottom - _TOP)
+        return self.at(self.y.place(value))
+
+    def at(self, place: float) -> float:
+        """From 0 at the bottom to 1 at the top."""
+        return self.bottom - place * (self.bottom - _TOP)
 
     @property
     def bottom(self) -> int:
@@ -67,8 +71,8 @@ def _lines(plot: Lines) -> tuple[int, list[str]]:
 
 
 def _grid(frame: _Frame) -> Iterator[str]:
-    for value, label in frame.y.ticks():
-        y = frame.up(value)
+    for place, label in frame.y.ticks():
+        y = frame.at(place)
         yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{_text(label)}</text>'
     yield from _steps_below(frame)
@@ -87,7 +91,7 @@ def _steps_below(frame: _Frame, *, columns: bool = False) -> Iterator[str]:
 
 
 def _limit(plot: Lines, frame: _Frame) -> Iterator[str]:
-    if plot.limit is None or not frame.y.low <= plot.limit[1] <= frame.y.high:
+    if plot.limit is None or not frame.y.holds(plot.limit[1]):
         return
     name, level = plot.limit
     y = frame.up(level)

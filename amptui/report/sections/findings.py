@@ -42,7 +42,7 @@ def _part(finding: Finding) -> Part:
     if finding.evidence:
         blocks.append(Bullets([words(fact) for fact in finding.evidence]))
     if finding.advice:
-        blocks.append(Paragraph((Strong("What to do: "), words(finding.advice))))
+        blocks.append(Paragraph((Strong("What to do:"), " ", words(finding.advice))))
     return Part(title, blocks)
 
 

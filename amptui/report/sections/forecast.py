@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from amptui.findings.foreseen import DtypeForecast, PlaceForecast
+from amptui.findings.foreseen import DtypeForecast, PlaceForecast, place_name
 from amptui.findings.words import counted, scale_text
 from amptui.report.document import Block, Bullets, Column, Paragraph, Section, Table, Words
 from amptui.report.figures import figure, name, place, size, words
@@ -27,7 +27,7 @@ def forecast_section(recorded: Recorded) -> Section | None:
         casts = f"{counted(mapped.casts, 'cast')} by autocast, {size(mapped.cast_bytes)} written by them"
         blocks.append(Paragraph(f"{words(mapped.words)} One window: {casts}."))
         lines: list[Sequence[Words]] = [
-            (name(module.path), _ops(module.ops), f"{module.casts:,}", size(module.cast_bytes))
+            (name(place_name(module.path)), _ops(module.ops), f"{module.casts:,}", size(module.cast_bytes))
             for module in mapped.modules[:_MODULES]
         ]
         columns = (Column("Module"), Column("Ops"), Column("Casts", number=True), Column("Bytes", number=True))
