@@ -417,7 +417,7 @@ class Conductor:
         """What the project's code raised where amptui uses it (state, hooks, signals); False if amptui did."""
         where = raised_by_user(error)
         if isinstance(error, NotPlain):
-            self._refuse("state", str(error), where, "what cannot be saved could not be put back either", ())
+            self._refuse("state", str(error), where, _PLAIN, ())
         elif where is not None:
             said = f"your code raised {type(error).__name__} while amptui was using it: {safe_text(error, 1000)}"
             self._refuse("raises", said, where, "what belongs to the project must work whenever it is asked", ())
@@ -431,6 +431,7 @@ def _snapshot(live: LiveProject) -> Snapshot:
         raise Refusal("state", str(error), hint="amptui must be able to put back all that a run changes") from error
 
 
+_PLAIN = "keep it as plain values, or out of the state: what is not saved could not be put back"
 _LESS_MEMORY = "use smaller batches (accumulate= keeps their sum), end other programs on the device, or choose another"
 
 

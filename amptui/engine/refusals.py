@@ -79,15 +79,41 @@ def check_modules(model: Any) -> Mapping[str, nn.Module]:
 
 
 def _modules(model: Any) -> Mapping[str, nn.Module]:
+    modules: Mapping[str, nn.Module] = {}
     if isinstance(model, nn.Module):
-        return {"": model}
-    if isinstance(model, Mapping) and model and all(isinstance(m, nn.Module) for m in model.values()):
-        return {str(name): module for name, module in model.items()}
+        modules = {"": model}
+    elif isinstance(model, Mapping) and all(isinstance(m, nn.Module) for m in model.values()):
+        modules = {str(name): module for name, module in model.items()}
+    if modules:
+        _check_tree(modules)
+        return modules
     raise Refusal(
         "model-type",
         f"Project(model=…) is {type(model).__name__}",
         hint="give an nn.Module, or a mapping of names to modules",
     )
+
+
+def _check_tree(modules: Mapping[str, nn.Module]) -> None:
+    """Refuses a module that contains itself: its paths have no end, and torch's own `state_dict` fails as well."""
+    done: set[nn.Module] = set()
+
+    def walk(path: str, module: nn.Module, above: tuple[nn.Module, ...]) -> None:
+        if module in above:
+            raise Refusal(
+                "module-cycle",
+                f"the module at {path!r} contains itself",
+                hint="keep a reference that is no submodule in a list or a tuple: self.parent = (parent,)",
+                module=path,
+            )
+        if module not in done:
+            for name, child in module._modules.items():
+                if child is not None:
+                    walk(joined(path, name), child, (*above, module))
+            done.add(module)
+
+    for name, module in modules.items():
+        walk(name, module, ())
 
 
 def check_updates(project: Project, modules: Mapping[str, nn.Module]) -> None:

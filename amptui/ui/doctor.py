@@ -122,6 +122,7 @@ def probe(python: str) -> Mapping[str, object]:
             text=True,
             timeout=_PATIENCE_S,
             env=environ,
+            cwd="/",  # `-c` imports from where it stands: a json.py in the working folder would run
             stdin=subprocess.DEVNULL,
             check=False,
         )
