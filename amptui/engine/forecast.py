@@ -124,12 +124,13 @@ def _read_cases(bench: Bench, readers: Sequence[Reader]) -> None:
         for index, case in enumerate(live.cases):
             for reader in readers:
                 reader.begin(Moment(index=index, case=case.id))
+            inputs = copied(case.inputs, live.device)
             rng.restore(bench.rng)
             watched = watched_ops(
                 live.modules, device=live.device.type, outside="outputs", seen=lambda op: _note(readers, op)
             )
             with watched, user_code("outputs", case=case.id):
-                call_outputs(live, copied(case.inputs, live.device))
+                call_outputs(live, inputs)
             bench.progress("baseline", "forecast, cases", index + 1, len(live.cases))
             bench.between()
     bench.start.restore()

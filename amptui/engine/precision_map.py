@@ -121,10 +121,11 @@ def watch_case(bench: Bench, policy: Policy, index: int = 0) -> OpDtypes:
     """One case under `policy`, on the checkpoint's weights."""
     live, found = bench.live, OpDtypes()
     case = live.cases[index]
+    inputs = copied(case.inputs, live.device)
     with _watched(bench, policy, found, "outputs"), eval_mode(live.modules), torch.no_grad():
         rng.restore(bench.rng)
         with user_code("outputs", case=case.id), _autocast(bench, policy):
-            call_outputs(live, copied(case.inputs, live.device))
+            call_outputs(live, inputs)
     return found
 
 

@@ -141,12 +141,8 @@ class Measurement:
         """Seconds of `steps` steps from the checkpoint's state, and whether the scaler skipped one."""
         with self._arranged(arm) as loop:
             work = self._work(loop, steps)
-            gc.collect()
-            gc.disable()  # a collection in the middle of one arm would be counted as its own
-            try:
+            with _no_collection():
                 seconds = seconds_of(lambda: in_user_code(work), self._bench.live.device)
-            finally:
-                gc.enable()
             skipped = loop.settings is not None and self._training and _backed_off(loop)
         return seconds, skipped
 
@@ -217,6 +213,19 @@ class Measurement:
             if before.decision != now.decision:
                 return f"the decision of case {now.case.id}"
         return None
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keeps the garbage collector from running in the middle of one arm, whose time it would be counted as."""
+    enabled = gc.isenabled()
+    gc.collect(1)
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _settled(policy: Policy, course: ScaleCourse | None) -> Scaler | None:
