@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -41,7 +42,7 @@ class Retention:
         kept = self.kept.setdefault(kind, [])
         if len(kept) >= KEPT_OF_A_KIND or sum(map(len, self.kept.values())) >= KEPT_IN_ALL:
             return None
-        identity = f"step-{record.step:06d}-{record.outcome}-{len(self.kept):02d}"
+        identity = self._unused(f"step-{record.step:06d}-{record.outcome}")
         path, size = write_retained(self.folder.retained, identity, self._content(run, record))
         kept.append(identity)
         self.emit(
@@ -56,6 +57,11 @@ class Retention:
             )
         )
         return identity
+
+    def _unused(self, name: str) -> str:
+        """`name` with a number that no case of this session has, one of an earlier trial included."""
+        numbers = itertools.count(len(self.kept))
+        return next(i for i in (f"{name}-{n:02d}" for n in numbers) if not (self.folder.retained / f"{i}.pt").exists())
 
     def _content(self, run: GuardedRun, record: UpdateRecord) -> dict[str, Any]:
         live = run.live

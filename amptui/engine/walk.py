@@ -20,7 +20,7 @@ from amptui.protocol.commands import (
     FallBack,
     Pause,
 )
-from amptui.protocol.events import Event, Intervened, Paused, PhaseDone, Running
+from amptui.protocol.events import Event, Intervened, Paused, PhaseDone, Refused, Running
 from amptui.protocol.facts import IterationRecord
 
 
@@ -109,6 +109,7 @@ class Attended:
                 self._take(command)
                 self.emit(Running(what=self.pace))
                 return command
+            self._refuse(command)
 
     def _look(self, step: int) -> None:
         """Takes what has arrived meanwhile, without waiting."""
@@ -120,7 +121,14 @@ class Attended:
                 self._wait(step, "paused")
             else:
                 self._take(command)
+                self._refuse(command)
             command = self.inbox.poll()
+
+    def _refuse(self, command: Command) -> None:
+        """What belongs to another stage is not dropped in silence."""
+        if not isinstance(command, Advance | Continue | Answer | Pause):
+            hint = "let it run to its end, or cancel it, and ask again"
+            self.emit(Refused(code="order", message="a trial is running", hint=hint))
 
     def _take(self, command: Command) -> None:
         if isinstance(command, Advance):

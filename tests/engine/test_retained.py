@@ -21,9 +21,10 @@ from amptui.session.folder import SessionFolder
 from tests.engine.projects import Net, batches, opened, weighted_loss
 
 
-def kept(project: Project, folder: Path, policy: Policy) -> list[CaseRetained]:
+def kept(project: Project, folder: Path, policy: Policy, *, again: bool = False) -> list[CaseRetained]:
     told: list[Any] = []
-    retention = Retention(SessionFolder.create(folder / "session"), told.append)
+    session = SessionFolder.open(folder / "session") if again else SessionFolder.create(folder / "session")
+    retention = Retention(session, told.append)
     live = opened(project, folder / "batches")
     run = GuardedRun(live, policy, mixed=True, tape=RngTape())
 
@@ -98,6 +99,15 @@ def test_batches_of_foreign_objects_keep_their_tensors(tmp_path: Path) -> None:
     [case] = kept(project, tmp_path, Policy(dtype="bfloat16"))
     content = torch.load(case.path, weights_only=True)
     assert torch.equal(content["batches"][0]["tensors"][0], torch.ones(2, 4))
+
+
+def test_a_second_trial_keeps_its_own_beside_those_of_the_first(tmp_path: Path) -> None:
+    policy = Policy(scaler=Scaler(init_scale=1024.0))
+    [first] = kept(net(), tmp_path, policy)
+    [second] = kept(net(), tmp_path, policy, again=True)
+    assert first.id != second.id
+    assert Path(first.path).exists()
+    assert Path(second.path).exists()
 
 
 def test_not_more_than_so_many_are_kept_in_all(tmp_path: Path) -> None:
