@@ -145,6 +145,7 @@ class Account:
         told.FellBack: lambda self, event, _state: told_end.tell_fallback(self._page, event),
         told.Refused: lambda self, event, state: told_end.tell_refusal(self._page, event, state),
         told.Cancelled: _cancelled,
+        told.Goodbye: lambda self, event, state: told_end.tell_goodbye(self._page, event, state),
         told.EngineFailed: lambda self, event, _state: told_end.tell_engine_error(self._page, event),
     }
 

@@ -82,7 +82,8 @@ def error(state: SessionState, *, cut_short: tuple[str, str] | None = None) -> d
         return {"code": "engine-failed", "message": state.failure.message, "where": where, "hint": ""}
     if cut_short is not None:
         return {"code": cut_short[0], "message": cut_short[1], "where": None, "hint": ""}
-    return {"code": "unfinished", "message": "the engine ended before a verdict", "where": None, "hint": ""}
+    why = f": {state.goodbye}" if state.goodbye else ""
+    return {"code": "unfinished", "message": f"the engine ended before a verdict{why}", "where": None, "hint": ""}
 
 
 def _row(row: Row) -> dict[str, Any]:

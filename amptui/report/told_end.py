@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amptui.findings.words import counted
-from amptui.protocol.events import EngineFailed, FellBack, Refused
+from amptui.protocol.events import EngineFailed, FellBack, Goodbye, Refused
 from amptui.report.figures import name, place, shell_word, words
 from amptui.report.page import VALUE, Page
 from amptui.report.told_trial import tell_place
@@ -41,6 +41,12 @@ def tell_engine_error(page: Page, event: EngineFailed) -> None:
         "to do",
         f"Report it with {ERROR_FILE} of the session's folder. Nothing of the project was changed on disk.",
     )
+
+
+def tell_goodbye(page: Page, event: Goodbye, state: SessionState) -> None:
+    """Why the engine ended, where nothing else says it: another process told it to."""
+    if state.verdict is None and state.refusal is None and state.failure is None:
+        page.marked("warn", ("The engine ended before a verdict: ", "bold"), words(event.why))
 
 
 def tell_death(page: Page, death: EngineDeath, state: SessionState) -> None:
