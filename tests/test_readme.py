@@ -114,7 +114,7 @@ def run(amptui: Amptui, command: list[str], code: int) -> str:
 
 def test_every_block_is_run_or_checked_otherwise() -> None:
     run_here = {section for sections in SECTIONS.values() for section in sections}
-    assert {block.section for block in blocks()} == run_here | {"Try it", "Install"}
+    assert {block.section for block in blocks()} == run_here | {"Try it", "Install"}  # and these two below
 
 
 def test_the_own_project_is_about_twenty_lines() -> None:
@@ -138,6 +138,15 @@ def test_make_knows_its_targets_and_pip_the_extras() -> None:
                 assert arguments[0] == "install"
                 extras = re.findall(r"\[(\w+)\]", arguments[1])
                 assert set(extras) <= set(importlib.metadata.metadata("amptui").get_all("Provides-Extra"))
+
+
+def test_its_table_of_commands_is_that_of_the_program(amptui: Amptui) -> None:
+    table = README[README.index("## Commands") : README.index("## When it is rejected")]
+    shown = {
+        name for line in table.splitlines() if line.startswith("|") for name in re.findall(r"`amptui (\w+)`", line)
+    }
+    offered = re.findall(r"^    (\w+) {2,}\w", amptui("--help").out, flags=re.MULTILINE)
+    assert sorted(shown) == sorted(offered)
 
 
 def test_every_documented_json_key_is_in_its_tables() -> None:
