@@ -316,12 +316,16 @@ def _check(given: argparse.Namespace) -> int:
     from amptui.spec.error import SpecError  # noqa: PLC0415
 
     try:
-        require_writable(given.json)
-        settings, policies = _settings(given), _policies(given)
-        folder = create_session(_session_name(settings), Path(settings.session) if settings.session else None)
-        return _judged(settings, folder, given, policies)
+        with _interrupted_by(signal.SIGTERM, signal.SIGHUP):
+            require_writable(given.json)
+            settings, policies = _settings(given), _policies(given)
+            folder = create_session(_session_name(settings), Path(settings.session) if settings.session else None)
+            return _judged(settings, folder, given, policies)
     except (SpecError, ProjectError, SessionError) as error:
         return _refused(error, given.json)
+    except KeyboardInterrupt:  # before the engine was started
+        _write_unjudged(given.json, {"code": "interrupted", "message": "interrupted", "where": None, "hint": ""})
+        return INTERRUPTED
 
 
 def _judged(
@@ -450,7 +454,6 @@ def _absolute(path: str | None) -> str | None:
 
 def _refused(error: Exception, json: str | None) -> int:
     """One message for what kept amptui from starting; the JSON says the same."""
-    from amptui.report.result_file import write_result  # noqa: PLC0415
     from amptui.session.errors import SessionError  # noqa: PLC0415
     from amptui.spec.error import SpecError  # noqa: PLC0415
 
@@ -462,17 +465,18 @@ def _refused(error: Exception, json: str | None) -> int:
         "hint": error.hint if isinstance(error, SpecError) else "",
     }
     print(f"amptui: {safe_text(str(error), 4000, lines=True)}", file=sys.stderr)
-    empty: dict[str, object] = {
-        "verdict": None,
-        "interventions": 0,
-        "rows": [],
-        "updates": [],
-        "scaler": None,
-        "fp32_regions": [],
-    }
-    with suppress(OSError, RuntimeError):
-        write_result(json, {**empty, "findings": [], "error": said, "session": None, "amptui": amptui.__version__})
+    _write_unjudged(json, said)
     return FAILED
+
+
+def _write_unjudged(json: str | None, error: Mapping[str, object]) -> None:
+    """The documented object where no check has begun, as far as it can be written."""
+    from amptui.report.result import check_result  # noqa: PLC0415
+    from amptui.report.result_file import write_result  # noqa: PLC0415
+    from amptui.session.state import SessionState  # noqa: PLC0415
+
+    with suppress(OSError, RuntimeError):
+        write_result(json, {**check_result(SessionState(), session=None), "error": error})
 
 
 def _inspect(given: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import getattr_static
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +195,7 @@ def source_digests(live: LiveProject, sources: Iterable[str]) -> dict[str, str]:
     """SHA-256 of the user's source files: those that were loaded for the project, and those of its functions."""
     functions: list[Any] = [u.update.loss for u in live.updates]
     functions += [live.project.decide, live.project.outputs, live.project.quality]
-    functions += [type(module).forward for module in live.named_modules().values()]
+    functions += [getattr_static(type(module), "forward", None) for module in live.named_modules().values()]
     places = [place.rpartition(":")[0] for place in map(defined_at, filter(None, functions)) if place]
     found = {}
     for path in sorted({*sources, *filter(is_file_of_user, places)}):

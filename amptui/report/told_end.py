@@ -53,7 +53,8 @@ def tell_death(page: Page, death: EngineDeath, state: SessionState) -> None:
     """How the engine's process ended, in words, and what it printed last."""
     during = f" during {state.stage}" if state.stage is not None else ""
     page.blank()
-    page.marked("fail", (f"The engine ended{during} ({name(death.how)}). ", "bold"), words(death.words))
+    said = "" if state.failure is not None else words(death.words)  # its own error has been told
+    page.marked("fail", (f"The engine ended{during} ({name(death.how)}). ", "bold"), said)
     lines = death.last_output[-_OUTPUT_LINES:]
     if lines:
         page.line(("Its last output:", "dim"), indent=4)

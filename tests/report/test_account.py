@@ -198,7 +198,9 @@ class TestWhatIsSaid:
     def test_an_error_of_the_engine_is_told(self) -> None:
         text = words_of(account_of(sessions.engine_failed(), 2))
 
-        assert "an assertion of amptui does not hold where amptui/engine/x.py:3 detail trace" in text
+        assert "an assertion of amptui does not hold where amptui/engine/x.py:3 to do Report it with" in text
+        assert "engine-error.txt" in text
+        assert "Traceback" not in text
 
     def test_a_recorded_session_gives_the_same_account(self) -> None:
         live = sessions.accepted()
