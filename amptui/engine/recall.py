@@ -15,8 +15,9 @@ from torch import Tensor
 
 from amptui.engine import rng
 from amptui.engine.batches import FrozenBatches
-from amptui.engine.diagnosis.replaying import Window, origins_of_window, trace_window
-from amptui.engine.diagnosis.translating import findings_of_origins
+from amptui.engine.diagnosis.mending import with_regions
+from amptui.engine.diagnosis.replaying import Window, origins_of_window, traced_window
+from amptui.engine.diagnosis.translating import Setting, finding_of_error, findings_of_origins
 from amptui.engine.iteration import GuardedRun
 from amptui.engine.live import LiveProject, LiveUpdate, named_parameters
 from amptui.engine.plain_values import from_plain
@@ -77,7 +78,7 @@ def recall(live: LiveProject, start: Snapshot, path: Path, before: Sequence[Find
             "retained", f"the project has no update {case.update!r} any more", hint="replay with its old source"
         )
     try:
-        with _in_place(live, case):
+        with _in_place(live, case), with_regions(live, case.policy.fp32_regions):
             return _replayed(live, update, case, before)
     finally:
         start.restore()
@@ -86,13 +87,21 @@ def recall(live: LiveProject, start: Snapshot, path: Path, before: Sequence[Find
 def _replayed(live: LiveProject, update: LiveUpdate, case: Retained, before: Sequence[Finding]) -> CaseReplayed:
     run = _run_of(live, update, case)
     fp32 = replay(run, update, case.step, fp32=True)
-    traced = trace_window(run, update, case.step, scale=case.scale)
-    window = traced.value
-    finite = traced.error is None and isinstance(window, Window) and window.finite
-    origins = () if finite else origins_of_window(traced, frozenset())
+    with traced_window(run, update, case.step, fp32=True, failing=False) as healthy:
+        meant = healthy.sites() if fp32.finite and healthy.error is None else frozenset()
+    with traced_window(run, update, case.step, scale=case.scale) as traced:
+        window = traced.value
+        finite = traced.error is None and isinstance(window, Window) and window.finite
+        origins = () if finite else origins_of_window(traced, meant)
     findings = findings_of_origins(
-        origins, step=case.step, update=update.name, fp32_ok=fp32.finite, replayed="the retained case, replayed"
+        origins,
+        Setting(dtype=case.policy.dtype, fp32_ok=fp32.finite),
+        step=case.step,
+        update=update.name,
+        replayed="the retained case, replayed",
     )
+    if traced.error_place is not None:
+        findings = (finding_of_error(traced.error_place, step=case.step, case=None, update=update.name, where=None),)
     outcome: Recalled = "fixed" if finite else ("same" if _same_place(findings, before) else "other_place")
     return CaseReplayed(
         id=case.id,

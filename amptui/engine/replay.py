@@ -54,6 +54,8 @@ def replay(run: GuardedRun, update: LiveUpdate, step: int, *, fp32: bool = False
     """
     factor = 1.0 if fp32 else (run.scale if scale is None else scale)
     with untouched(run.live), true_fp32() if fp32 else contextlib.nullcontext():
+        if run.buffers is not None:
+            run.buffers.restore()  # the failing forward may have changed them already
         losses = []
         for micro_batch, batch in enumerate(run.live.batches.window(step)):
             run.tape.enter(step, update.name, micro_batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -80,7 +81,7 @@ class Trial:
     def __post_init__(self) -> None:
         self.course = Course(tuple(update.name for update in self.bench.live.updates))
         self.first = FirstGradients()
-        self.locator = Locator(self.bench, self.policy)
+        self.locator = Locator(self.bench, self.policy, self._holds)
         self.trips = Trips(self.bench, self.baseline, self.policy, self.locator, self.first)
         self.guarded: GuardedRun | None = None
         #: The cases under the policy, on the checkpoint's weights.
@@ -148,12 +149,20 @@ class Trial:
                 finite = not nonfinite_outputs(self.baseline.cases[evaluated.index])
                 self.locator.case(evaluated, fp32_finite=finite)
         evidence = tuple(self._compared(evaluated) for evaluated in results)
+        allowed = sum(compared.decision_stands is False for compared in evidence) <= self.criteria.decision_changes
         for evaluated, compared in zip(results, evidence, strict=True):
             beyond = any(d.measured > d.limit and not d.nonfinite for d in compared.differences)
-            if (beyond or compared.decision_stands is False) and not nonfinite_outputs(evaluated):
-                self.locator.deviation(evaluated)
+            decision_alone = not beyond and compared.decision_stands is False and not allowed
+            if (beyond or decision_alone) and not nonfinite_outputs(evaluated):
+                self.locator.deviation(evaluated, decision_alone=decision_alone)
         self.locator.randomness([e for e in self.baseline.cases if self.baseline.randomness[e.case.id]])
         return evidence
+
+    def _holds(self, evaluated: Evaluated) -> bool:
+        """Whether a case stays within the criteria, its decision included."""
+        compared = beside(self.bench.live.project, self.baseline, self.criteria, evaluated)
+        near = all(d.nonfinite == 0 and d.measured <= d.limit for d in compared.differences)
+        return near and compared.decision_stands is not False
 
     def _compared(self, trial: Evaluated) -> CaseEvidence:
         """One case held against the baseline, told and returned."""
@@ -194,20 +203,20 @@ class Trial:
         self.first.note(self.bench.live, phase)
         if phase.trip is not None:
             self.trips.note(run, phase.trip)
-        elif phase.name == "check_grads" and phase.step == 0 and phase.update is not None:
-            self._look_at_first_loss(run, phase.update, phase.values["loss"])
+        elif phase.name == "check_grads" and phase.update is not None and not phase.note:
+            self._look_at_loss(run, phase.update, phase.step, phase.values["loss"])
         self.bench.between()
         return self.walk.after_phase(phase, run)
 
-    def _look_at_first_loss(self, run: GuardedRun, update: str, loss: float) -> None:
-        """While the weights are still the checkpoint's: why is the first loss too far from FP32's, if it is?"""
-        expected = self.baseline.first.losses.get(update)
-        if expected is None:
-            return
-        atol, rtol = limits_for(self.criteria, "loss")
-        allowed = atol + rtol * abs(expected)
-        if abs(loss - expected) > allowed:
-            self.locator.first_loss(run, self.bench.live.update(update), expected=expected, allowed=allowed)
+    def _look_at_loss(self, run: GuardedRun, name: str, step: int, loss: float) -> None:
+        """While the weights are still those of the window: why is its loss too far from the baseline's, if it is?"""
+        update, losses = self.bench.live.update(name), self.baseline.losses.get(name, [])
+        number = step // update.update.every
+        expected = losses[number] if number < len(losses) else math.nan
+        if math.isfinite(expected) and math.isfinite(loss):
+            atol, rtol = limits_for(self.criteria, "loss")
+            allowed = atol + rtol * abs(expected)
+            self.locator.loss(run, update, step, got=loss, expected=expected, allowed=allowed)
 
     def _on_record(self, record: IterationRecord) -> None:
         self.course.note(record)

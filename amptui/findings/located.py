@@ -17,7 +17,6 @@ from dataclasses import replace
 
 from amptui.findings.finding import Finding
 
-_LASTING = ("buffer", "weights", "scaler")
 #: Kinds that say how a number went wrong; `not_precision` overrules them, not a wrong loop or dtype.
 _NUMERIC = ("overflow", "underflow", "rounding")
 #: Kinds that say that FP32 does it too.
@@ -60,9 +59,10 @@ def _is_skip(general: Finding) -> bool:
 
 
 def _role(finding: Finding) -> str:
-    if finding.stage == "decision":
-        return "decision"
-    return finding.stage if finding.stage in _LASTING else "cause"
+    """Damage and a collapsed scale are consequences; a tensor bad from the start is a cause, wherever it lies."""
+    if finding.kind == "state_damage" or finding.stage == "scaler":
+        return finding.stage
+    return "decision" if finding.stage == "decision" else "cause"
 
 
 def _merged(located: Finding, general: Finding) -> Finding:
@@ -82,6 +82,7 @@ def _merged(located: Finding, general: Finding) -> Finding:
     return replace(
         located,
         kind=kind,
+        severity=general.severity,
         update=update,
         fp32_ok=fp32_ok,
         evidence=(*located.evidence, *(fact for fact in general.evidence if fact not in located.evidence)),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -17,6 +18,7 @@ from amptui.engine.live import LiveProject
 from amptui.engine.tracing.calls import TorchCalls
 from amptui.engine.tracing.modules import ModulePaths, ModuleStack
 from amptui.engine.tracing.recording import Recording
+from amptui.engine.tracing.schema import makes_half
 from amptui.engine.tracing.tape import KnownTensors, Place
 
 #: ATen ops whose integer or boolean result is a choice among floating-point values.
@@ -31,10 +33,12 @@ class Choice:
     place: Place
     chosen: tuple[int, ...]
     gap: float | None
+    #: The newest op that autocast ran in half before it: what most likely made the scores.
+    maker: Place | None = None
 
 
 class ChoiceRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records every choice made inside the context, on small tensors as on large ones."""
+    """Records every choice made inside the context, and every op that autocast runs in half."""
 
     def __init__(self, live: LiveProject, outside: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -44,19 +48,27 @@ class ChoiceRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             stack=self.stack, known=KnownTensors(paths), outside=outside, device=live.device.type
         )
         self.choices: list[Choice] = []
+        self.half_ops: list[Place] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         facts = self._recording.facts(func)
+        if makes_half(facts.aten) and _is_half(result):
+            self.half_ops.append(self._recording.place(facts, self.calls))
         scores = next((a for a in args if isinstance(a, Tensor)), None)
         if facts.aten in _CHOOSE and scores is not None and scores.is_floating_point():
             chosen = _discrete(result)
             if chosen is not None:
                 place = self._recording.place(facts, self.calls)
-                self.choices.append(Choice(place, tuple(chosen.reshape(-1).tolist()), _gap(scores)))
+                maker = self.half_ops[-1] if self.half_ops else None
+                self.choices.append(Choice(place, tuple(chosen.reshape(-1).tolist()), _gap(scores), maker))
         return result
+
+
+def _is_half(result: Any) -> bool:
+    return isinstance(result, Tensor) and result.dtype in (torch.float16, torch.bfloat16)
 
 
 def _discrete(result: Any) -> Tensor | None:
@@ -78,6 +90,8 @@ class Flip:
     """The first choice that differs between two runs of the same code."""
 
     place: Place
+    #: What made the scores under the policy.
+    maker: Place | None
     differing: int
     of: int
     baseline_gap: float | None
@@ -91,5 +105,5 @@ def first_flip(baseline: Sequence[Choice], trial: Sequence[Choice]) -> Flip | No
             return None
         differing = sum(a != b for a, b in zip(one.chosen, other.chosen, strict=True))
         if differing:
-            return Flip(other.place, differing, len(one.chosen), one.gap, other.gap)
+            return Flip(other.place, other.maker, differing, len(one.chosen), one.gap, other.gap)
     return None

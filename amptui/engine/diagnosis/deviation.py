@@ -5,42 +5,50 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from amptui.engine import rng
-from amptui.engine.bench import Bench
-from amptui.engine.diagnosis.choices import Choice, ChoiceRecorder, Flip, first_flip
+from amptui.engine.diagnosis.choices import ChoiceRecorder, Flip, first_flip
 from amptui.engine.diagnosis.local_error import LocalError, local_errors
-from amptui.engine.diagnosis.replaying import trace_case
-from amptui.engine.diagnosis.translating import findings_of_origins
-from amptui.engine.evaluate import Evaluated, call_outputs, eval_mode
+from amptui.engine.diagnosis.mending import Mend, first_that_mends
+from amptui.engine.diagnosis.observed import Observed
+from amptui.engine.diagnosis.replaying import Window
+from amptui.engine.diagnosis.translating import Setting, findings_of_origins
 from amptui.engine.iteration import GuardedRun
 from amptui.engine.live import LiveUpdate
-from amptui.engine.nested import copied
-from amptui.engine.precision import policy_autocast, torch_dtype, true_fp32
+from amptui.engine.precision import torch_dtype, true_fp32
 from amptui.engine.replay import replay
-from amptui.findings.finding import Finding
-from amptui.project import Policy
+from amptui.engine.tracing.tape import Place
+from amptui.findings.finding import Finding, Stage
 
 #: A module is named for its rounding only where its own error is at least this many roundings of the dtype.
 ROUNDINGS = 4.0
 
+#: Repeats the run with these modules in FP32, and says whether it is then what it should be.
+Mends = Callable[[tuple[str, ...]], bool]
 
-def why_case_deviates(bench: Bench, policy: Policy, evaluated: Evaluated) -> tuple[Finding, ...]:
-    """What explains a case whose outputs are finite and beyond tolerance, or whose decision changed; may be nothing."""
-    hidden = _hidden_overflow(bench, policy, evaluated)
+
+def why_it_deviates(observed: Observed, mends: Mends) -> tuple[Finding, ...]:
+    """What explains finite results beyond their tolerance, or another decision; may be nothing."""
+    hidden = hidden_overflow(observed, mends)
     if hidden:
         return hidden
-    flip = _flipped_choice(bench, policy, evaluated)
+    flip = _flipped_choice(observed)
     if flip is not None:
-        return (_finding_of_flip(flip, evaluated, policy),)
-    errors = local_errors(bench.live, lambda: _evaluated(bench, evaluated), lambda: _autocast(bench, policy))
-    eps = torch.finfo(torch_dtype(policy.dtype)).eps
+        return (_finding_of_flip(flip, observed, mends),)
+    errors = local_errors(observed.live, observed.forward, observed.arithmetic)
+    eps = torch.finfo(torch_dtype(observed.policy.dtype)).eps
     if errors and errors[0].relative >= ROUNDINGS * eps:
-        return (_finding_of_rounding(errors[0], evaluated, policy),)
+        return (_finding_of_rounding(errors[0], observed, mends),)
     return ()
+
+
+def last_half_op(observed: Observed) -> Place | None:
+    """The newest op that autocast ran in half: what rounded the scores that a decision is made from."""
+    half_ops = _recorded(observed, observed.arithmetic).half_ops
+    return half_ops[-1] if half_ops else None
 
 
 def stale_cast(run: GuardedRun, update: LiveUpdate, step: int, *, expected: float, allowed: float) -> bool:
@@ -51,46 +59,46 @@ def stale_cast(run: GuardedRun, update: LiveUpdate, step: int, *, expected: floa
     return abs(loss - expected) <= allowed
 
 
-def _hidden_overflow(bench: Bench, policy: Policy, evaluated: Evaluated) -> tuple[Finding, ...]:
+def hidden_overflow(observed: Observed, mends: Mends) -> tuple[Finding, ...]:
     """Overflows that a later op made finite again (x / inf is 0), which true FP32 does not have."""
-    traced = trace_case(bench.live, evaluated.case, policy, bench.rng, failing=False)
-    if traced.error is not None:
+    with observed.traced(True) as healthy:
+        accepted = healthy.sites()
+    with observed.traced(False) as traced:
+        if traced.error is not None:
+            return ()
+        window = traced.value
+        if isinstance(window, Window):
+            origins = traced.healed(outputs=window.losses, gradients=window.gradients, accepted=accepted)
+        else:
+            origins = traced.healed(outputs=window, accepted=accepted)
+    if not origins:
         return ()
-    healthy = trace_case(bench.live, evaluated.case, policy, bench.rng, fp32=True, failing=False)
-    origins = traced.healed(outputs=traced.value, accepted=healthy.sites())
     return findings_of_origins(
         origins,
-        step=evaluated.index,
-        case=evaluated.case.id,
-        fp32_ok=True,
-        replayed="the case was evaluated once more",
+        Setting(dtype=observed.policy.dtype, fp32_ok=True),
+        step=observed.step,
+        case=observed.case,
+        update=observed.update,
+        replayed="seen in a replay of every operation",
+        mend=_mend(origins[0].module, *origins[0].makers, observed=observed, mends=mends),
     )
 
 
-def _flipped_choice(bench: Bench, policy: Policy, evaluated: Evaluated) -> Flip | None:
-    def record(arithmetic: Callable[[], AbstractContextManager[object]]) -> list[Choice]:
-        recorder = ChoiceRecorder(bench.live, "outputs")
-        with arithmetic(), recorder.stack, recorder.calls, recorder:
-            _evaluated(bench, evaluated)
-        return recorder.choices
-
+def _flipped_choice(observed: Observed) -> Flip | None:
     try:
         with true_fp32():
-            baseline = record(contextlib.nullcontext)
-        trial = record(lambda: _autocast(bench, policy))
-    except Exception:  # code that does not run under a dispatch mode: nothing is claimed
+            baseline = _recorded(observed, contextlib.nullcontext).choices
+        trial = _recorded(observed, observed.arithmetic).choices
+    except (Exception, SystemExit):  # code that does not run under a dispatch mode: nothing is claimed
         return None
     return first_flip(baseline, trial)
 
 
-def _evaluated(bench: Bench, evaluated: Evaluated) -> Any:
-    rng.restore(bench.rng)
-    with eval_mode(bench.live.modules), torch.no_grad():
-        return call_outputs(bench.live, copied(evaluated.case.inputs, bench.live.device))
-
-
-def _autocast(bench: Bench, policy: Policy) -> AbstractContextManager[object]:
-    return policy_autocast(bench.live.device.type, policy.dtype, policy.autocast)
+def _recorded(observed: Observed, arithmetic: Callable[[], AbstractContextManager[object]]) -> ChoiceRecorder:
+    recorder = ChoiceRecorder(observed.live, observed.outside)
+    with arithmetic(), recorder.stack, recorder.calls, recorder:
+        observed.forward()
+    return recorder
 
 
 @contextlib.contextmanager
@@ -113,43 +121,86 @@ def _without_cast_cache() -> Iterator[None]:
         torch.autocast.__enter__ = enter  # type: ignore[method-assign]
 
 
-def _finding_of_flip(flip: Flip, evaluated: Evaluated, policy: Policy) -> Finding:
-    place = flip.place
-    measured = (("FP32", flip.baseline_gap), (policy.dtype, flip.trial_gap))
-    gaps = [f"smallest gap of the two best in {name}: {gap:.4g}" for name, gap in measured if gap is not None]
-    return Finding(
-        kind="decision",
-        severity="fault",
-        stage="output",
-        step=evaluated.index,
-        case=evaluated.case.id,
-        module=place.module,
-        op=place.op,
-        line=str(place.line) if place.line is not None else None,
-        fp32_ok=True,
-        evidence=(
-            f"{place.op} inside the model chooses otherwise in {flip.differing} of {flip.of} places",
-            *gaps,
+def _mend(*modules: str, observed: Observed, mends: Mends) -> Mend:
+    """The first of these modules (or of what is around them) that mends the run as an FP32 region."""
+    for module in modules:
+        found = first_that_mends(module, mends, observed.live, "right")
+        if found.regions:
+            return found
+    return Mend()
+
+
+def _finding_of_flip(flip: Flip, observed: Observed, mends: Mends) -> Finding:
+    """At the op that made the scores, where there is one; the choice itself loses nothing."""
+    choice, maker = flip.place, flip.maker or flip.place
+    measured = (("FP32", flip.baseline_gap), (observed.policy.dtype, flip.trial_gap))
+    gaps = [f"the two best were {gap:.4g} apart in {name}" for name, gap in measured if gap is not None]
+    mend = _mend(maker.module, choice.module, observed=observed, mends=mends)
+    where = f" in {choice.module}" if choice.module else ""
+    return _finding(
+        observed,
+        maker,
+        Finding(
+            kind="decision",
+            severity="fault",
+            stage="output",
+            module=maker.module,
+            op=maker.op,
+            fp32_ok=True,
+            evidence=(
+                f"{choice.op}{where}{_at(choice)} chooses otherwise than FP32 in {flip.differing} of {flip.of} places",
+                *gaps,
+                *((f"{maker.op} made the scores in {observed.policy.dtype}",) if flip.maker is not None else ()),
+                *((mend.words,) if mend.words else ()),
+            ),
+            advice="A choice between nearly equal scores turns the last digit into another path through the model. "
+            f"{_compute(mend, 'Compute the scores')}, or break near ties by a rule.",
+            facts={"fp32_regions": list(mend.regions)},
         ),
-        advice="Compute the scores that this choice is made from in FP32 "
-        f"(Policy(fp32_regions=[{place.module!r}])), or break near ties by a rule.",
-        facts={"fp32_regions": [place.module] if place.module not in ("", "outputs") else []},
     )
 
 
-def _finding_of_rounding(error: LocalError, evaluated: Evaluated, policy: Policy) -> Finding:
-    return Finding(
+def _finding_of_rounding(error: LocalError, observed: Observed, mends: Mends) -> Finding:
+    mend = _mend(error.module, observed=observed, mends=mends)
+    ops = [op for op in _recorded(observed, observed.arithmetic).half_ops if op.module == error.module]
+    stage: Stage = "output" if observed.case is not None else "forward"
+    finding = Finding(
         kind="rounding",
         severity="fault",
-        stage="output",
-        step=evaluated.index,
-        case=evaluated.case.id,
+        stage=stage,
         module=error.module,
         fp32_ok=True,
         evidence=(
-            f"on FP32 inputs this module alone is off by {error.relative:.3g} of its largest output in {policy.dtype}",
+            f"on FP32's inputs {error.module or 'the model'} is off by {error.relative:.2g} of its largest output",
+            f"one rounding to {observed.policy.dtype} is {_eps(observed):.2g}",
+            *((f"its first operation in {observed.policy.dtype} is {ops[0].op}",) if ops else ()),
+            *((mend.words,) if mend.words else ()),
         ),
-        advice=f"Run it in FP32: Policy(fp32_regions=[{error.module!r}]); positions, indices, time steps and running "
-        "sums need more digits than half precision has.",
-        facts={"fp32_regions": [error.module] if error.module else []},
+        advice=f"{_compute(mend, 'Compute it')}: positions, indices, time steps and running sums need more digits than "
+        "half precision has.",
+        facts={"fp32_regions": list(mend.regions)},
     )
+    return _finding(observed, ops[0] if ops else None, finding)
+
+
+def _finding(observed: Observed, place: Place | None, finding: Finding) -> Finding:
+    return replace(
+        finding,
+        step=observed.step,
+        case=observed.case,
+        update=observed.update,
+        op=place.op if place is not None else finding.op,
+        line=str(place.line) if place is not None and place.line is not None else None,
+    )
+
+
+def _compute(mend: Mend, what: str) -> str:
+    return f"{what} in FP32" + (f": Policy(fp32_regions={list(mend.regions)!r})" if mend.regions else "")
+
+
+def _at(place: Place) -> str:
+    return f" ({place.line})" if place.line is not None else ""
+
+
+def _eps(observed: Observed) -> float:
+    return float(torch.finfo(torch_dtype(observed.policy.dtype)).eps)

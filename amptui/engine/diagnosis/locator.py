@@ -4,32 +4,50 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Concatenate, ParamSpec
+from dataclasses import dataclass, field, replace
+from typing import Any, Concatenate, ParamSpec
+
+import torch
 
 from amptui.engine.bench import Bench
-from amptui.engine.diagnosis.deviation import stale_cast, why_case_deviates
+from amptui.engine.diagnosis.deciding import decision_by_dtype, decision_by_rounding
+from amptui.engine.diagnosis.deviation import hidden_overflow, stale_cast, why_it_deviates
+from amptui.engine.diagnosis.mending import Mend, first_that_mends, mend_of, with_regions
+from amptui.engine.diagnosis.observed import observed_case, observed_window
 from amptui.engine.diagnosis.randomness import first_random_op
-from amptui.engine.diagnosis.replaying import (
-    faithfulness,
-    origins_of_window,
-    trace_case,
-    trace_window,
+from amptui.engine.diagnosis.replaying import faithfulness, origins_of_window, trace_case, traced_window
+from amptui.engine.diagnosis.translating import (
+    HALF as HALF_NAMES,
 )
-from amptui.engine.diagnosis.translating import finding_of_error, findings_of_origins
-from amptui.engine.evaluate import Evaluated
+from amptui.engine.diagnosis.translating import (
+    Setting,
+    finding_of_error,
+    finding_of_stale_cast,
+    findings_of_origins,
+    place_of,
+)
+from amptui.engine.evaluate import Evaluated, call_outputs, evaluate
 from amptui.engine.failures import UserCodeError
 from amptui.engine.iteration import GuardedRun
 from amptui.engine.live import LiveUpdate
+from amptui.engine.nested import map_tensors
+from amptui.engine.precision import policy_autocast
+from amptui.engine.regions import RegionError
+from amptui.engine.replay import replay
 from amptui.engine.tracing.blame import Site
+from amptui.engine.tracing.ladder import Trace
+from amptui.engine.tracing.origin import Origin
 from amptui.findings.finding import Finding
-from amptui.project import Policy
+from amptui.project import Case, Policy
 from amptui.protocol.events import Remarked
 from amptui.protocol.facts import UpdateRecord
 from amptui.text import safe_text
 
 #: Cases that are traced; the others of a failing set fail for the same reasons.
 CASES = 3
+#: Iterations of an update whose finite loss is looked at.
+ODD_LOSSES = 4
+HALF = (torch.float16, torch.bfloat16)
 
 
 P = ParamSpec("P")
@@ -56,26 +74,43 @@ class Locator:
 
     bench: Bench
     policy: Policy
+    #: Whether a case evaluated anew is within the criteria, decision included.
+    holds: Callable[[Evaluated], bool]
     found: list[Finding] = field(default_factory=list)
     #: Infinities that a healthy FP32 run has too: masks and sentinels, by place.
     accepted: frozenset[Site] = frozenset()
     traced_cases: int = 0
     traced_deviations: int = 0
+    #: By update: how often its loss was looked at, and how far off (in tolerances) it was at most.
+    odd_losses: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     @_never_fatal
     def iteration(self, run: GuardedRun, update: LiveUpdate, record: UpdateRecord, *, fp32_finite: bool) -> None:
         """The origin of a tripped update, by a traced replay on the same weights, batch and RNG."""
-        if fp32_finite:
-            self._learn(run, update, record.step)
-        traced = trace_window(run, update, record.step, scale=record.scale)
-        origins = origins_of_window(traced, self.accepted)
+        step = record.step
+        half_in_fp32 = self._learn(run, update, step, fp32_finite=fp32_finite)
+        with traced_window(run, update, step, scale=record.scale) as traced:
+            origins = origins_of_window(traced, self.accepted)
+        setting = Setting(dtype=self.policy.dtype, fp32_ok=fp32_finite, half_in_fp32=half_in_fp32)
+        scale_alone = record.found_inf and all(origin.phase == "backward" for origin in origins)
         self.found += findings_of_origins(
             origins,
-            step=record.step,
+            setting,
+            step=step,
             update=update.name,
-            fp32_ok=fp32_finite,
             replayed=faithfulness(run, update, traced),
+            mend=self._mend_window(run, update, step, origins) if fp32_finite and not scale_alone else None,
         )
+
+    def _mend_window(self, run: GuardedRun, update: LiveUpdate, step: int, origins: Sequence[Origin]) -> Mend:
+        def again(regions: tuple[str, ...]) -> Sequence[Origin]:
+            # at scale 1: whether the loss scale fits is another question
+            with with_regions(run.live, regions), traced_window(run, update, step, scale=1.0) as traced:
+                if traced.error is not None:
+                    raise RegionError(str(traced.error))
+                return origins_of_window(traced, self.accepted)
+
+        return mend_of(origins, again, run.live)
 
     @_never_fatal
     def case(self, evaluated: Evaluated, *, fp32_finite: bool) -> None:
@@ -84,72 +119,139 @@ class Locator:
             return
         self.traced_cases += 1
         live, case = self.bench.live, evaluated.case
+        healthy = trace_case(live, case, self.policy, self.bench.rng, fp32=True, failing=False)
+        half_in_fp32: frozenset[tuple[str, str, str | None]] = frozenset()
         if fp32_finite:
-            healthy = trace_case(live, case, self.policy, self.bench.rng, fp32=True, failing=False)
             self.accepted |= healthy.sites()
+        else:
+            half_in_fp32 = _half_places(healthy.blame(outputs=healthy.value))
         traced = trace_case(live, case, self.policy, self.bench.rng)
         origins = traced.blame(outputs=traced.value, accepted=self.accepted) if traced.reproduced else ()
         self.found += findings_of_origins(
             origins,
+            Setting(dtype=self.policy.dtype, fp32_ok=fp32_finite, half_in_fp32=half_in_fp32),
             step=evaluated.index,
             case=case.id,
-            fp32_ok=fp32_finite,
             replayed="the case was evaluated once more",
+            mend=mend_of(origins, lambda regions: self._case_with(case, regions), live) if fp32_finite else None,
         )
 
+    def _case_with(self, case: Case, regions: tuple[str, ...]) -> Sequence[Origin]:
+        with with_regions(self.bench.live, regions):
+            traced = trace_case(self.bench.live, case, self.policy, self.bench.rng)
+            if traced.error is not None:
+                raise RegionError(str(traced.error))
+            return traced.blame(outputs=traced.value, accepted=self.accepted) if traced.reproduced else ()
+
     @_never_fatal
-    def deviation(self, evaluated: Evaluated) -> None:
-        """Why a case is finite and yet too far off, or decides otherwise."""
+    def deviation(self, evaluated: Evaluated, *, decision_alone: bool) -> None:
+        """Why a case is finite and yet too far off, or (`decision_alone`) decides otherwise within its tolerance."""
         if self.traced_deviations >= CASES:
             return
         self.traced_deviations += 1
-        self.found += why_case_deviates(self.bench, self.policy, evaluated)
+        observed = observed_case(self.bench, self.policy, evaluated)
+        mends = functools.partial(self._case_holds, evaluated.case)
+        if not decision_alone:
+            self.found += why_it_deviates(observed, mends)
+            return
+        if self._case_holds(evaluated.case, widened=True):
+            self.found.append(decision_by_dtype(observed))
+            return
+        inside = why_it_deviates(observed, mends)
+        self.found += tuple(replace(finding, stage="decision", kind="decision") for finding in inside)
+        if not inside:
+            self.found += decision_by_rounding(observed, mends)
+
+    def _case_holds(self, case: Case, regions: tuple[str, ...] = (), *, widened: bool = False) -> bool:
+        """Whether the case stays within the criteria with these regions, or with its outputs cast to float32."""
+        live = self.bench.live
+        index = live.cases.index(case)
+
+        def in_float32(_model: Any, inputs: Any) -> Any:
+            return map_tensors(call_outputs(live, inputs), lambda t: t.float() if t.dtype in HALF else t)
+
+        alone = replace(live, cases=(case,))
+        if widened:
+            alone = replace(alone, project=replace(live.project, outputs=in_float32))
+        arithmetic = functools.partial(policy_autocast, live.device.type, self.policy.dtype, self.policy.autocast)
+        with with_regions(live, regions):
+            again = evaluate(alone, arithmetic, state=self.bench.rng)
+        return all(self.holds(replace(one, index=index)) for one in again)
 
     @_never_fatal
-    def first_loss(self, run: GuardedRun, update: LiveUpdate, *, expected: float, allowed: float) -> None:
-        """Why the loss of iteration 0 is finite and yet too far from FP32's, on the same weights, batch and RNG."""
-        if stale_cast(run, update, 0, expected=expected, allowed=allowed):
-            self.found.append(
-                Finding(
-                    kind="autocast_state",
-                    severity="fault",
-                    stage="loss",
-                    step=0,
-                    update=update.name,
-                    module="loss",
-                    line=update.facts.loss_at,
-                    fp32_ok=True,
-                    evidence=(
-                        "without autocast's weight cache the loss is FP32's",
-                        "so weights change inside one autocast context, and casts made before are used again",
-                    ),
-                    advice="Open one autocast context per forward, or call torch.clear_autocast_cache() after the "
-                    "weights were changed, or write torch.autocast(…, cache_enabled=False).",
-                )
-            )
+    def loss(
+        self, run: GuardedRun, update: LiveUpdate, step: int, *, got: float, expected: float, allowed: float
+    ) -> None:
+        """Why a finite loss is too far from FP32's: at iteration 0 whatever explains it, later a hidden overflow alone.
+
+        Later the weights have moved apart, so first the loss is compared with FP32 on the weights of this moment. Few
+        iterations are looked at, each only if it is twice as far off as all before it.
+        """
+        apart = abs(got - expected) / allowed if allowed > 0.0 else 0.0
+        times, furthest = self.odd_losses.get(update.name, (0, 0.0))
+        if not apart > max(1.0, 2.0 * furthest) or times >= ODD_LOSSES:
+            return
+        self.odd_losses[update.name] = times + 1, apart
+        if step > 0:
+            fp32 = replay(run, update, step, fp32=True)
+            expected = sum(fp32.losses) / len(fp32.losses)
+            if not abs(got - expected) > allowed:
+                return
+        elif stale_cast(run, update, step, expected=expected, allowed=allowed):
+            self.found.append(finding_of_stale_cast(update, step))
+            return
+
+        def mends(regions: tuple[str, ...]) -> bool:
+            with with_regions(run.live, regions):
+                again = replay(run, update, step, scale=1.0)
+            return abs(sum(again.losses) / len(again.losses) - expected) <= allowed
+
+        observed = observed_window(run, update, step)
+        found = hidden_overflow(observed, mends) if step > 0 else why_it_deviates(observed, mends)
+        if found:
+            self.odd_losses[update.name] = ODD_LOSSES, apart
+        self.found += found
 
     @_never_fatal
     def failure(self, run: GuardedRun | None, failure: UserCodeError) -> None:
         """The op, module and line of user code that raised under the policy, by a traced run."""
         live = self.bench.live
+
+        def trace_again(regions: tuple[str, ...]) -> Trace | None:
+            with with_regions(live, regions):
+                if failure.case is not None:
+                    case = next(case for case in live.cases if case.id == failure.case)
+                    return trace_case(live, case, self.policy, self.bench.rng)
+                if run is None or failure.update is None or failure.step is None:
+                    return None
+                with traced_window(run, live.update(failure.update), failure.step) as traced:
+                    return traced
+
+        index = failure.step
         if failure.case is not None:
-            case = next(case for case in live.cases if case.id == failure.case)
-            index = live.cases.index(case)
             if failure.phase != "outputs" or self.traced_cases >= CASES:
                 return
             self.traced_cases += 1
-            traced = trace_case(live, case, self.policy, self.bench.rng)
-        elif run is not None and failure.update is not None and failure.step is not None:
-            index = failure.step
-            traced = trace_window(run, live.update(failure.update), failure.step)
-        else:
+            index = next(i for i, case in enumerate(live.cases) if case.id == failure.case)
+        traced = trace_again(())
+        if traced is None or traced.error_place is None:
             return
-        if traced.error_place is not None:
-            self.found.append(
-                finding_of_error(
-                    traced.error_place, step=index, case=failure.case, update=failure.update, where=failure.where
-                )
-            )
+        place = traced.error_place
+
+        def mends(regions: tuple[str, ...]) -> bool:
+            again = trace_again(regions)
+            return again is not None and again.error is None
+
+        found = finding_of_error(
+            place,
+            step=index,
+            case=failure.case,
+            update=failure.update,
+            where=failure.where,
+            mend=first_that_mends(place.module, mends, live, "carried out without the error"),
+        )
+        if found not in self.found:  # a case fails before the stretch and after it
+            self.found.append(found)
 
     @_never_fatal
     def randomness(self, cases: Sequence[Evaluated]) -> None:
@@ -174,8 +276,21 @@ class Locator:
                     )
                 )
 
-    def _learn(self, run: GuardedRun, update: LiveUpdate, step: int) -> None:
-        """What the same window gives in true FP32, where it is healthy: those infinities are meant."""
-        healthy = trace_window(run, update, step, fp32=True)
-        if healthy.error is None:
-            self.accepted |= healthy.sites()
+    def _learn(
+        self, run: GuardedRun, update: LiveUpdate, step: int, *, fp32_finite: bool
+    ) -> frozenset[tuple[str, str, str | None]]:
+        """What the same window gives in true FP32.
+
+        Where that is healthy, its infinities are meant. Where it is not, the places that go wrong in half precision
+        even there are returned: somebody wrote that dtype into the code.
+        """
+        with traced_window(run, update, step, fp32=True, failing=False) as fp32:
+            if fp32_finite:
+                if fp32.error is None:
+                    self.accepted |= fp32.sites()
+                return frozenset()
+            return _half_places(origins_of_window(fp32, frozenset()))
+
+
+def _half_places(origins: Sequence[Origin]) -> frozenset[tuple[str, str, str | None]]:
+    return frozenset(place_of(origin) for origin in origins if origin.dtype in HALF_NAMES)

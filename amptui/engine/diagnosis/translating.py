@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
+from amptui.engine.diagnosis.mending import Mend
+from amptui.engine.live import LiveUpdate
 from amptui.engine.tracing.errors import ErrorPlace
 from amptui.engine.tracing.origin import Link, Origin
 from amptui.engine.tracing.values import TensorFacts
 from amptui.findings.finding import Finding, Kind, Stage
+from amptui.text import safe_text
 
 #: Origins of one failure that are told; the first is the cause, more are other causes.
 TOLD = 3
+
+HALF = ("float16", "bfloat16")
+_POLE_BESIDE_ONE = ("acos", "asin", "atanh", "acosh", "log1p", "erfinv")
+_ROOTS_AND_LOGS = ("sqrt", "rsqrt", "log", "pow")
 
 _STAGES: dict[str, Stage] = {
     "forward": "forward",
@@ -26,19 +34,46 @@ _STAGES: dict[str, Stage] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a replay ran under, and what true FP32 did on the same weights and data."""
+
+    #: The policy's dtype.
+    dtype: str
+    fp32_ok: bool
+    #: Where true FP32 goes wrong in half precision all the same: (module, op, line) of half written by hand.
+    half_in_fp32: frozenset[tuple[str, str, str | None]] = frozenset()
+
+    def is_hard_coded(self, origin: Origin) -> bool:
+        """Whether the half precision at this place is the project's own doing and not the policy's."""
+        if origin.dtype not in HALF:
+            return False
+        return origin.dtype != self.dtype or place_of(origin) in self.half_in_fp32
+
+
+def place_of(origin: Origin) -> tuple[str, str, str | None]:
+    """Module, op and line."""
+    return origin.module, origin.op, origin.line
+
+
 def findings_of_origins(
     origins: Iterable[Origin],
+    setting: Setting,
     *,
     step: int | None,
     case: str | None = None,
     update: str | None = None,
-    fp32_ok: bool,
     replayed: str,
+    mend: Mend | None = None,
 ) -> tuple[Finding, ...]:
-    """The first few origins as findings. `replayed` says how faithful the replay was that showed them."""
+    """The first few origins as findings. `replayed` says how faithful the replay was that showed them.
+
+    `mend` is what a search for FP32 regions proved; it belongs to all origins, and is told with the first.
+    """
+    told = list(origins)[:TOLD]
     return tuple(
         Finding(
-            kind=kind_of(origin, fp32_ok=fp32_ok),
+            kind=kind_of(origin, setting),
             severity="fault",
             stage=_STAGES.get(origin.phase, "forward"),
             step=step,
@@ -47,42 +82,67 @@ def findings_of_origins(
             module=origin.module,
             op=origin.op or None,
             line=origin.line,
-            fp32_ok=fp32_ok,
-            evidence=(*evidence_of(origin), replayed),
-            advice=advice_of(origin, fp32_ok=fp32_ok),
-            facts=facts_of(origin, fp32_ok=fp32_ok),
+            fp32_ok=setting.fp32_ok,
+            evidence=(
+                *evidence_of(origin, setting),
+                *((mend.words,) if mend is not None and mend.words and not number else ()),
+                replayed,
+            ),
+            advice=advice_of(origin, setting, mend),
+            facts=facts_of(origin, () if mend is None or number else mend.regions),
         )
-        for origin in list(origins)[:TOLD]
+        for number, origin in enumerate(told)
     )
 
 
-def kind_of(origin: Origin, *, fp32_ok: bool) -> Kind:
+def kind_of(origin: Origin, setting: Setting) -> Kind:
     """What went wrong there. What true FP32 shows too is never the dtype's fault."""
-    if not fp32_ok:
+    if not origin.is_source and setting.is_hard_coded(origin):
+        return "autocast_state"
+    if not setting.fp32_ok:
         return "not_precision"
-    if origin.cause == "underflow" or (origin.root is not None and origin.root.cause == "underflow"):
-        return "underflow"
-    if origin.cause == "pole":  # a zero that FP32 does not have: something was rounded to it
-        return "underflow"
+    root = origin.root
+    if root is not None and root.how == "one":  # a probability that became exactly 1
+        return "rounding"
+    if origin.cause in ("pole", "underflow") or (root is not None and root.cause == "underflow"):
+        return "rounding" if _digits_are_missing(origin) else "underflow"
     return "overflow"
 
 
-def evidence_of(origin: Origin) -> tuple[str, ...]:
-    """What was seen there, each a sentence fragment."""
+def _digits_are_missing(origin: Origin) -> bool:
+    """Whether a pole was hit for want of digits: bfloat16 reaches as far as float32, so its zeros are differences.
+
+    In float16 that is so where the value left the function's domain (the root of a negative variance), or where the
+    pole lies beside 1 and not at zero.
+    """
+    if origin.dtype == "bfloat16":
+        return origin.root is None or origin.root.scalar is None
+    if origin.op.strip("_") in _POLE_BESIDE_ONE:
+        return True
+    outside = any(fact.low is not None and fact.low < 0.0 for fact in origin.inputs[:1])
+    return outside and "nan" in origin.kinds and origin.phase != "backward" and origin.aten.startswith(_ROOTS_AND_LOGS)
+
+
+def evidence_of(origin: Origin, setting: Setting) -> tuple[str, ...]:
+    """What was seen there, the cause first, each a sentence fragment."""
     facts = []
+    if origin.root is not None:
+        root = origin.root
+        where = f" in {root.module}" if root.module else ""
+        facts.append(f"it begins at {root.op or root.tensor}{where}{_at(root.line)}: {_how(root)}")
     if origin.is_source:
         facts.append(f"{origin.tensor} is not finite ({' and '.join(origin.kinds)}) before anything is computed")
     else:
         made = " and ".join(origin.kinds) or "zero"
-        facts.append(f"{origin.op} gives {made} in {origin.dtype}" + (f": {origin.source}" if origin.source else ""))
-    facts.extend(_range(fact) for fact in origin.inputs[:3])
-    if origin.exact is not None:
-        facts.append(f"in float64 its largest result is {origin.exact:.4g}")
-    if origin.root is not None:
-        root = origin.root
+        slope = "the gradient of " if origin.phase == "backward" else ""
         facts.append(
-            f"it began at {root.op or root.tensor} in {root.module or 'the model'} ({root.line}): {_how(root)}"
+            f"{slope}{origin.op} is {made} in {origin.dtype}" + (f": {origin.source}" if origin.source else "")
         )
+        facts.extend(_range(fact) for fact in _telling(origin))
+        if origin.exact is not None and setting.fp32_ok:
+            facts.append(f"the exact result is {origin.exact:.4g}, {_reach(origin)}")
+    if not origin.is_source and setting.is_hard_coded(origin):
+        facts.append(_by_hand(origin, setting))
     if origin.chain:
         facts.append("from there: " + " → ".join(map(_station, origin.chain)))
     if origin.healed_by is not None:
@@ -90,8 +150,28 @@ def evidence_of(origin: Origin) -> tuple[str, ...]:
     if origin.recomputed:
         facts.append("seen in the forward that backward repeats (activation checkpointing)")
     if origin.cuda is not None:
-        facts.append(f"CUDA's autocast would run this op in {origin.cuda}")
+        facts.append(f"on CUDA, autocast runs this op in {origin.cuda}")
     return tuple(facts)
+
+
+def _telling(origin: Origin) -> list[TensorFacts]:
+    """The inputs that say most: the two with the largest values, in their order; biases seldom matter."""
+    ranked = sorted(origin.inputs, key=lambda fact: -(fact.absmax or 0.0))[:2]
+    return [fact for i, fact in enumerate(origin.inputs) if fact in ranked and fact not in origin.inputs[:i]]
+
+
+def _reach(origin: Origin) -> str:
+    return "float16 ends at 65504" if origin.dtype == "float16" else f"beyond {origin.dtype}"
+
+
+def _by_hand(origin: Origin, setting: Setting) -> str:
+    if origin.autocast is not None and origin.autocast != setting.dtype:
+        return f"an autocast of the project's own runs this in {origin.autocast}, the policy says {setting.dtype}"
+    return f"{origin.dtype} is written into the code here, so FP32 has it too"
+
+
+def _at(line: str | None) -> str:
+    return f" ({line})" if line else ""
 
 
 def _how(origin: Origin) -> str:
@@ -116,56 +196,55 @@ def _range(fact: TensorFacts) -> str:
 
 def _station(link: Link) -> str:
     place = f" in {link.module}" if link.module else ""
-    return f"{link.op}{place}" + (f" ({link.line})" if link.line else "")
+    return f"{link.op}{place}{_at(link.line)}"
 
 
-def advice_of(origin: Origin, *, fp32_ok: bool) -> str:
-    """What mends it, in a sentence or two."""
+def advice_of(origin: Origin, setting: Setting, mend: Mend | None = None) -> str:
+    """What mends it, in a sentence or two. Only regions that a replay has proved are recommended as such."""
     if origin.is_source:
         return {
             "input": "Clean the data: find the batch or case by its index and drop or repair it.",
             "weights": "The parameter was not finite before this run: start from a checkpoint that is.",
             "buffer": "The buffer was not finite before this run: restore running statistics from a good checkpoint.",
         }.get(origin.phase, "The value comes from outside of the run: look at where it is made.")
-    if not fp32_ok:
+    if setting.is_hard_coded(origin):
+        return (
+            "Remove the dtype that is written into the code here: let the policy's autocast decide, or cast to float32."
+        )
+    if not setting.fp32_ok:
         return (
             "True FP32 fails at the same place: this is the formula or the data, not the precision. Guard the "
             "operation (an eps inside the root or the log, a clamp, a mask that keeps one entry), or mend the data."
         )
+    in_fp32 = _in_fp32(origin, mend)
     root = origin.root
     if root is not None and root.scalar is not None:
-        return f"Write an eps that {root.dtype} can hold (1e-4 or more), or run {_region(origin)} in FP32."
-    if kind_of(origin, fp32_ok=fp32_ok) == "underflow":
-        where = _region(root if root is not None and root.module else origin)
-        return f"Compute this part in FP32 ({where}), or use the form that works on logits (logsigmoid, log_softmax)."
+        return f"Write an eps that {root.dtype} can hold (1e-4 or more), or {in_fp32}."
     if root is not None and root.cause == "deliberate":
         return (
             "Let every row keep at least one entry, or use a mask value that the dtype holds: torch.finfo(x.dtype).min."
         )
-    return (
-        f"Run {_region(origin)} in FP32: Policy(fp32_regions=[{origin.module!r}]), or scale the operands down before."
-    )
+    kind = kind_of(origin, setting)
+    if kind == "overflow":
+        return f"{_capital(in_fp32)}; or scale the operands down before this operation."
+    if (root is not None and root.op == "sigmoid") or origin.op.startswith("log"):
+        return f"Use the form that works on logits (logsigmoid, log_softmax, …_with_logits), or {in_fp32}."
+    return f"{_capital(in_fp32)}; or add an eps that {origin.dtype} can hold (1e-4 or more)."
 
 
-def _region(origin: Origin) -> str:
-    if _is_region(origin):
-        return f"module {origin.module!r}"
-    return f"the function {origin.module}" if origin.module else "this operation"
+def _in_fp32(origin: Origin, mend: Mend | None) -> str:
+    if mend is not None and mend.regions:
+        return f"keep this in FP32: Policy(fp32_regions={list(mend.regions)!r})"
+    if origin.module in ("loss", "outputs", "decide", ""):
+        return f"cast to float32 before this line ({origin.module or 'the model'}: x.float())"
+    return f"cast to float32 before this line, inside torch.autocast(…, enabled=False) (module {origin.module!r})"
 
 
-def regions_of(origin: Origin) -> list[str]:
-    """The modules to run in FP32: the place itself, or the layers that made the values half for a user's function."""
-    if origin.is_source:
-        return []
-    return [origin.module] if _is_region(origin) else [maker for maker in origin.makers if maker]
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
-def _is_region(origin: Origin) -> bool:
-    """Whether the place is a module that an FP32 region can be; a user's function is none."""
-    return origin.module not in ("", "loss", "outputs", "decide") and not origin.is_source
-
-
-def facts_of(origin: Origin, *, fp32_ok: bool) -> dict[str, object]:
+def facts_of(origin: Origin, regions: tuple[str, ...] = ()) -> dict[str, object]:
     """Plain values for machines."""
     root = origin.root
     return {
@@ -179,7 +258,7 @@ def facts_of(origin: Origin, *, fp32_ok: bool) -> dict[str, object]:
         "reaches": list(origin.reaches[:8]),
         "cuda": origin.cuda,
         "api": origin.api,
-        "fp32_regions": regions_of(origin) if fp32_ok else [],
+        "fp32_regions": list(regions),
     }
 
 
@@ -187,7 +266,13 @@ _AUTOCAST_PROBLEMS = ("thread_without_autocast", "recompute_without_autocast", "
 
 
 def finding_of_error(
-    place: ErrorPlace, *, step: int | None, case: str | None, update: str | None, where: str | None
+    place: ErrorPlace,
+    *,
+    step: int | None,
+    case: str | None,
+    update: str | None,
+    where: str | None,
+    mend: Mend | None = None,
 ) -> Finding:
     """User code that raises under the policy and not in FP32, located by a traced run."""
     kind: Kind = "autocast_state" if place.problem in _AUTOCAST_PROBLEMS else "dtype"
@@ -203,7 +288,37 @@ def finding_of_error(
         op=place.op,
         line=place.line or where,
         fp32_ok=True,
-        evidence=(f"{place.error_type} in {place.phase}: {place.message}", *inputs),
+        evidence=(
+            f"{place.error_type} in {place.phase}: {safe_text(place.message, 300)}",
+            *inputs,
+            *((mend.words,) if mend is not None and mend.words else ()),
+        ),
         advice=place.mend or "Cast where the line mixes dtypes, or run the module in FP32.",
-        facts={"problem": place.problem, "source": place.source, "phase": place.phase, "autocast": place.autocast},
+        facts={
+            "problem": place.problem,
+            "source": place.source,
+            "phase": place.phase,
+            "autocast": place.autocast,
+            "fp32_regions": list(mend.regions) if mend is not None else [],
+        },
+    )
+
+
+def finding_of_stale_cast(update: LiveUpdate, step: int) -> Finding:
+    """A loss that is right once autocast's cache of cast weights is off."""
+    return Finding(
+        kind="autocast_state",
+        severity="fault",
+        stage="loss",
+        step=step,
+        update=update.name,
+        module="loss",
+        line=update.facts.loss_at,
+        fp32_ok=True,
+        evidence=(
+            "without autocast's cache of cast weights the loss is FP32's",
+            "so weights change inside one autocast context, and half copies made before are used again",
+        ),
+        advice="Open one autocast context per forward, or call torch.clear_autocast_cache() after the weights were "
+        "changed, or write torch.autocast(…, cache_enabled=False).",
     )
