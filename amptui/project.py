@@ -253,10 +253,7 @@ class Project:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        updates = (self.updates,) if isinstance(self.updates, Update) else tuple(self.updates)
-        for update in updates:
-            if not isinstance(update, Update):
-                raise ProjectError(f"Project(updates=…) holds {type(update).__name__}; write a list of Update(…)")
+        updates = _updates_of(self.updates)
         names = [update.name for update in updates]
         for name in names:
             if names.count(name) > 1:
@@ -280,8 +277,23 @@ class Project:
             value = getattr(self, key)
             if value is not None and not isinstance(value, wanted):
                 raise ProjectError(f"Project({key}=…) is {type(value).__name__}; write {wanted.__name__}(…)")
+        if not isinstance(self.extra_state, Mapping | None):
+            raise ProjectError(
+                f"Project(extra_state=…) is {type(self.extra_state).__name__}; write a mapping of names to objects "
+                "with state_dict and load_state_dict, such as {'ema': ema}"
+            )
         object.__setattr__(self, "extra_state", dict(self.extra_state or {}))
 
     def __repr__(self) -> str:
         given = ", ".join(f.name for f in fields(self) if getattr(self, f.name) not in (None, (), {}))
         return f"Project({self.name or 'unnamed'}: {given})"
+
+
+def _updates_of(given: object) -> tuple[Update, ...]:
+    if not isinstance(given, Update | Iterable):
+        raise ProjectError(f"Project(updates=…) is {type(given).__name__}; write a list of Update(…)")
+    updates = (given,) if isinstance(given, Update) else tuple(given)
+    for update in updates:
+        if not isinstance(update, Update):
+            raise ProjectError(f"Project(updates=…) holds {type(update).__name__}; write a list of Update(…)")
+    return updates

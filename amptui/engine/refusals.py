@@ -95,7 +95,11 @@ def _modules(model: Any) -> Mapping[str, nn.Module]:
 
 
 def _check_tree(modules: Mapping[str, nn.Module]) -> None:
-    """Refuses a module that contains itself: its paths have no end, and torch's own `state_dict` fails as well."""
+    """Refuses what no path or Python code leads into.
+
+    A module that contains itself has paths without end (torch's own `state_dict` fails as well); a TorchScript module
+    has no Python forward to be traced and no plain dictionaries of parameters and buffers.
+    """
     done: set[nn.Module] = set()
 
     def walk(path: str, module: nn.Module, above: tuple[nn.Module, ...]) -> None:
@@ -104,6 +108,13 @@ def _check_tree(modules: Mapping[str, nn.Module]) -> None:
                 "module-cycle",
                 f"the module at {path!r} contains itself",
                 hint="keep a reference that is no submodule in a list or a tuple: self.parent = (parent,)",
+                module=path,
+            )
+        if isinstance(module, torch.jit.ScriptModule):
+            raise Refusal(
+                "scripted",
+                f"{f'the module at {path!r}' if path else 'the model'} is a TorchScript module",
+                hint="give the Python module that torch.jit.script or torch.jit.trace was called with",
                 module=path,
             )
         if module not in done:

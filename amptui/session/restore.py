@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,11 +103,18 @@ def export(folder: SessionFolder, output: Path, *, name: str = FP32, overwrite: 
 
 def _records(folder: SessionFolder) -> tuple[tuple[CheckpointRecord, ...], str]:
     """The session's records, and what is wrong with its store if they had to come from the manifests."""
+    if not os.path.lexists(folder.database):  # ended before it had one, or it was removed
+        found = _by_time(_manifests(folder))
+        return found, f"{_shown(folder.database)} is missing" if found else ""
     try:
         with Store.read(folder) as store:
             return store.checkpoints(), ""
     except StoreDamaged as error:
-        return tuple(sorted(_manifests(folder), key=lambda record: record.time)), str(error)
+        return _by_time(_manifests(folder)), str(error)
+
+
+def _by_time(records: Iterable[CheckpointRecord]) -> tuple[CheckpointRecord, ...]:
+    return tuple(sorted(records, key=lambda record: record.time))
 
 
 def _manifests(folder: SessionFolder) -> Iterator[CheckpointRecord]:
