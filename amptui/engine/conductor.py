@@ -19,18 +19,16 @@ from amptui.engine.after_verdict import AfterVerdict
 from amptui.engine.baseline import Baseline, run_baseline
 from amptui.engine.bench import Bench
 from amptui.engine.course import Stopped
+from amptui.engine.ended_stages import events_of
 from amptui.engine.environment import environment
-from amptui.engine.failures import UserCodeError, raised_by_user
 from amptui.engine.identity import noted_changes
 from amptui.engine.inbox import Inbox
 from amptui.engine.live import LiveProject
 from amptui.engine.outbox import Outbox
-from amptui.engine.plain_values import NotPlain
 from amptui.engine.precision import PrecisionSettings
 from amptui.engine.preflight import preflight, probe_dtypes
 from amptui.engine.recall import recall
-from amptui.engine.refusals import Refusal, loop_findings
-from amptui.engine.regions import RegionError
+from amptui.engine.refusals import Refusal
 from amptui.engine.snapshot import Snapshot
 from amptui.engine.trial import Trial
 from amptui.engine.walk import Attended, LeftTrial, Unattended
@@ -38,7 +36,7 @@ from amptui.findings import criteria as proposing
 from amptui.findings.finding import Finding
 from amptui.findings.judgement import Proposal
 from amptui.findings.verdict import judge
-from amptui.project import Criteria, ProjectError
+from amptui.project import Criteria
 from amptui.protocol.codec import decode, encode, to_json
 from amptui.protocol.commands import (
     Cancel,
@@ -55,7 +53,6 @@ from amptui.protocol.events import (
     Cancelled,
     CaseRetained,
     CheckpointWritten,
-    CodeFailed,
     CriteriaLocked,
     CriteriaProposed,
     EngineStarted,
@@ -73,11 +70,9 @@ from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
 from amptui.session.manifest import FP32, CheckpointRecord
 from amptui.session.store_reader import RetainedRecord
-from amptui.spec.error import SpecError
 from amptui.spec.reference import parse_reference
 from amptui.spec.resolve import LoadedProject, load_project
 from amptui.spec.run_settings import criteria_over, policy_over
-from amptui.text import safe_text
 
 #: The store's name for the command that opened the project last, so that a session can be opened again.
 OPENED_WITH = "open_project"
@@ -136,22 +131,14 @@ class Conductor:
             self.inbox.take_cancel()
             left = stopped.command if isinstance(stopped, LeftTrial) else None
             self.emit(Cancelled(stage=stage))
-        except Refusal as refusal:
-            self._refuse(refusal.code, refusal.message, refusal.where, refusal.hint, refusal.findings)
-        except SpecError as error:
-            findings = loop_findings(error.__cause__, error.where)
-            self._refuse(error.code, error.message, error.where, error.hint, findings)
-        except (ProjectError, RegionError) as error:
-            self._refuse("project", str(error), None, "correct it and run again", loop_findings(error, None))
-        except SessionError as error:
-            self._refuse("session", str(error), None, "", ())
-        except UserCodeError as failure:
-            self._tell_failure(failure)
-        except torch.OutOfMemoryError as error:
-            self._refuse("memory", f"out of memory: {str(error).splitlines()[0]}", None, _LESS_MEMORY, ())
         except BaseException as error:
-            if not self._tell_raised(error):
+            told = events_of(error)
+            if not told:
                 raise
+            for event in told:
+                self.emit(event)
+        if self.bench is not None:
+            self.bench.switches.restore()
         self.emit(StageEnded(stage=stage, completed=completed))
         if left is not None and not isinstance(left, Cancel | Close):
             self.carry_out(left)
@@ -315,12 +302,12 @@ class Conductor:
         """Back to the FP32 checkpoint on disk: verified before anything live is touched, compared afterwards."""
         bench = self.bench
         if bench is None or self.record is None:
-            self._refuse("order", "no checkpoint has been written yet", None, "open a project first", ())
+            self._refuse("order", "no checkpoint has been written yet", "open a project first")
             return
         try:
             checkpoint.restore(self.record, bench.live.state, folder=self.folder)
         except SessionError as error:
-            self._refuse("checkpoint", str(error), None, "nothing was changed", ())
+            self._refuse("checkpoint", str(error), "nothing was changed")
             return
         now = Snapshot.take(bench.live.state)
         different = bench.start.differences(now)
@@ -389,39 +376,8 @@ class Conductor:
         if self.inbox.cancel_asked or self.inbox.closing is not None:
             raise Stopped
 
-    def _refuse(self, code: str, message: str, where: str | None, hint: str, findings: tuple[Finding, ...]) -> None:
-        self.emit(Refused(code=code, message=message, where=where, hint=hint, findings=findings))
-
-    def _tell_failure(self, failure: UserCodeError) -> None:
-        """User code failed where FP32 was on: there is nothing to hold a trial against."""
-        self.emit(
-            CodeFailed(
-                under="baseline",
-                exception=failure.exception,
-                message=failure.message,
-                where=failure.where,
-                module="",
-                step=failure.step,
-                case=failure.case,
-                frames=failure.frames,
-            )
-        )
-        hint = "amptui starts from a project that works in FP32: mend this first"
-        if isinstance(failure.original, torch.OutOfMemoryError):
-            hint = _LESS_MEMORY
-        said = f": {failure.message}" if failure.message else ""
-        message = f"{_what_failed(failure)}: {failure.exception}{said}"
-        self._refuse("fp32-failed", message, failure.where, hint, ())
-
-    def _tell_raised(self, error: BaseException) -> bool:
-        """What the project's code raised where amptui uses it (state, hooks, signals); False if amptui did."""
-        where = raised_by_user(error)
-        if isinstance(error, NotPlain):
-            self._refuse("state", str(error), where, _PLAIN, ())
-        elif where is not None:
-            said = f"your code raised {type(error).__name__} while amptui was using it: {safe_text(error, 1000)}"
-            self._refuse("raises", said, where, "what belongs to the project must work whenever it is asked", ())
-        return isinstance(error, NotPlain) or where is not None
+    def _refuse(self, code: str, message: str, hint: str) -> None:
+        self.emit(Refused(code=code, message=message, hint=hint))
 
 
 def _snapshot(live: LiveProject) -> Snapshot:
@@ -429,15 +385,6 @@ def _snapshot(live: LiveProject) -> Snapshot:
         return Snapshot.take(live.state)
     except TypeError as error:
         raise Refusal("state", str(error), hint="amptui must be able to put back all that a run changes") from error
-
-
-_PLAIN = "keep it as plain values, or out of the state: what is not saved could not be put back"
-_LESS_MEMORY = "use smaller batches (accumulate= keeps their sum), end other programs on the device, or choose another"
-
-
-def _what_failed(failure: UserCodeError) -> str:
-    if failure.phase in ("batches", "cases"):
-        return f"the project fails while its {failure.phase} are drawn"
-    whose = f" of update {failure.update!r}" if failure.update else ""
-    whose = f" of case {failure.case!r}" if failure.case else whose
-    return f"{failure.phase}{whose} fails in FP32 already"
+    except RecursionError as error:
+        said = "a state is nested without end: something in extra_state, an optimizer or a scheduler contains itself"
+        raise Refusal("state", said, hint="keep such a reference out of the state") from error
