@@ -27,7 +27,8 @@ BELOW: dict[str, set[str]] = {
     "inspection": {"project", "findings", "protocol", "session"},
     "report": {"project", "findings", "protocol", "spec", "session", "inspection"},
     "ui": {"project", "findings", "protocol", "spec", "session", "inspection", "report"},
-    "cli": {"project", "findings", "protocol", "spec", "session", "inspection", "report", "ui"},
+    "commands": {"project", "findings", "protocol", "spec", "session", "inspection", "report", "ui"},
+    "cli": {"commands", "report"},
     "__init__": {"project"},
     "__main__": {"cli"},
 }
@@ -39,8 +40,7 @@ OUTSIDE: dict[str, set[str]] = {
     "spec": {"yaml"},
     "session": {"platformdirs"},
     "report": {"rich"},
-    "ui": {"rich", "textual"},
-    "cli": {"rich"},
+    "ui": {"rich", "textual", "platformdirs", "yaml"},
 }
 
 #: Client-only modules of parts that the engine imports too; the engine never imports these.

@@ -1,0 +1,37 @@
+"""What several commands read from their arguments, and how they say what kept them from their work."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from amptui.spec.run_settings import RunSettings
+from amptui.spec.settings import settings_for
+from amptui.text import safe_text
+
+FAILED = 2
+INTERRUPTED = 130
+
+
+def run_settings(given: argparse.Namespace) -> RunSettings:
+    options = RunSettings(
+        python=absolute(given.python),
+        device=given.device,
+        iterations=given.iterations,
+        session=absolute(given.session),
+        policy={"dtype": given.dtype} if given.dtype else {},
+    )
+    return settings_for(given.spec, options, folder=Path.cwd())
+
+
+def absolute(path: str | None) -> str | None:
+    """`path` from the working directory, `~` expanded."""
+    # not resolved: a virtual environment's python is a link, and following it leaves the environment
+    return None if path is None else str(Path(path).expanduser().absolute())
+
+
+def say(error: object) -> int:
+    """One message on standard error; the exit code of a command that could not do its work."""
+    print(f"amptui: {safe_text(str(error), 4000, lines=True)}", file=sys.stderr)
+    return FAILED
