@@ -8,12 +8,13 @@ import contextvars
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen as TextualScreen
+from textual.widgets import Input
 
 from amptui.inspection.command import Answer
 from amptui.inspection.compare import Change, compare
@@ -36,9 +37,6 @@ from amptui.ui.theme import Look, textual_theme
 from amptui.ui.widgets.bar import Bar
 from amptui.ui.widgets.lines import LineWidget
 from amptui.ui.widgets.table import TablePane
-
-if TYPE_CHECKING:  # the first paint does without a text entry
-    from textual.widgets import Input
 
 _PLACES: tuple[Page, ...] = ("first", "second", "compare")
 

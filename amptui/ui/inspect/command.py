@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from amptui.inspection.command import EXIT_UNREADABLE
 from amptui.inspection.result import Inspection
+from amptui.spec.error import SpecError
 from amptui.text import safe_text
 from amptui.ui.inspect.reading import CheckpointReader
-from amptui.ui.inspect.words import counted
 from amptui.ui.terminal import refusal, this_terminal
 
 if TYPE_CHECKING:
@@ -52,18 +52,22 @@ def _shown(readers: Sequence[CheckpointReader], options: ScreenSettings) -> int:
     os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
     from amptui.ui.inspect.app import InspectApp, InspectStart  # noqa: PLC0415 - reads the variables above
     from amptui.ui.inspect.keys import rebound  # noqa: PLC0415
-    from amptui.ui.screen_settings import read_screen_settings  # noqa: PLC0415
+    from amptui.ui.screen_settings import config_path, read_screen_settings  # noqa: PLC0415
     from amptui.ui.terminal import TerminalGuard  # noqa: PLC0415
     from amptui.ui.theme import Look, theme_for  # noqa: PLC0415
 
     chosen = read_screen_settings().overridden_by(options)
-    look = Look(theme=theme_for(os.environ, chosen.theme), ascii=bool(chosen.ascii) or terminal.wants_ascii)
+    try:
+        theme, keys = theme_for(os.environ, chosen.theme), rebound(chosen.keys)
+    except ValueError as error:
+        raise SpecError("settings", str(error), where=str(config_path())) from error
+    look = Look(theme=theme, ascii=bool(chosen.ascii) or terminal.wants_ascii)
     if terminal.colours == "none":
         look = replace(look, theme="plain")
     start = InspectStart(
         readers=readers,
         look=look,
-        keys=rebound(chosen.keys),
+        keys=keys,
         paints=chosen.paints or terminal.paints_per_second,
     )
     with TerminalGuard() as guard:
@@ -81,6 +85,8 @@ def _shown(readers: Sequence[CheckpointReader], options: ScreenSettings) -> int:
 
 def _last_words(inspection: Inspection) -> str:
     """What stays on the terminal when the screen is gone: `step_9000.pt: 1 fault, 2 notices`."""
+    from amptui.ui.inspect.words import counted  # noqa: PLC0415 - not before the reading has begun
+
     faults = sum(finding.severity == "fault" for finding in inspection.findings)
     notices = len(inspection.findings) - faults
     told = [counted(faults, "fault") if faults else "no fault", *([counted(notices, "notice")] if notices else [])]

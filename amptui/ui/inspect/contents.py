@@ -43,7 +43,7 @@ class Contents:
         scalers = {scaler.path: scaler for scaler in inspection.scalers if scaler.path}
         of_folder = bool(rows) and bool(inspection.contents[0].name)
         places = list(_places(rows, of_folder=of_folder))
-        bad = _bad(places, set(inspection.nonfinite))
+        bad = _bad(places, damaged(inspection))
         return cls(
             tuple(
                 Entry(row.name, row.text, row.depth, path, parent, end, tensors.get(path), scalers.get(path), count)
@@ -163,6 +163,12 @@ def scrolled(offset: int, place: int, rows: int, height: int) -> int:
     return max(0, min(max(offset, place - height + 1), place, rows - height))
 
 
+def damaged(inspection: Inspection) -> set[str]:
+    """Paths of the tensors that should be finite and are not; of records (a best score never set) that is usual."""
+    records = {tensor.path for tensor in inspection.tensors if tensor.role == "other"}
+    return set(inspection.nonfinite) - records
+
+
 def _without_root(rows: Sequence[Row]) -> Sequence[Row]:
     if len(rows) > 1 and rows[0].depth == 0 and not rows[0].name:
         return [replace(row, depth=row.depth - 1) for row in rows[1:]]
@@ -188,12 +194,12 @@ def _places(rows: Sequence[Row], *, of_folder: bool) -> Iterator[tuple[str, int,
     return zip(paths, parents, ends, strict=True)
 
 
-def _bad(places: Sequence[tuple[str, int, int]], nonfinite: set[str]) -> list[int]:
+def _bad(places: Sequence[tuple[str, int, int]], broken: set[str]) -> list[int]:
     """How many tensors of each row's branch are not finite."""
     counts = [0] * len(places)
     for index in range(len(places) - 1, -1, -1):
         path, parent, end = places[index]
-        counts[index] += path in nonfinite and end == index + 1
+        counts[index] += path in broken and end == index + 1
         if parent >= 0:
             counts[parent] += counts[index]
     return counts

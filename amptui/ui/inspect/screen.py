@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import ContentSwitcher
 
+from amptui.ui.dialogs.dialog import Dialog
 from amptui.ui.dialogs.question import Question
 from amptui.ui.frugal import FrugalScreen
 from amptui.ui.inspect.keys import Page
@@ -54,7 +55,7 @@ class InspectScreen(FrugalScreen):
         self.page: Page = page
         #: The pane that has the page to itself.
         self.zoomed: LineWidget | None = None
-        self._dialog: object = None
+        self._dialog: Dialog | None = None
         self._focused_before: LineWidget | None = None
 
     def compose(self) -> ComposeResult:
@@ -117,8 +118,6 @@ class InspectScreen(FrugalScreen):
 
     def ask(self, question: Question, answered: Callable[[str | None], None]) -> None:
         """Asks `question` over the page; one at a time."""
-        from amptui.ui.dialogs.dialog import Dialog  # noqa: PLC0415 - the first paint does without a text entry
-
         if self.asking:
             return
         self._focused_before = self.focused if isinstance(self.focused, LineWidget) else None

@@ -92,20 +92,20 @@ def _row(
         Span(f"{mark} ", "bad"),
         Span(f"{indent}{sign}", "dim"),
         Span(f"{name} ", "strong" if cursor and focused and role == "text" else role),
-        Span(entry.text, "dim" if contents.is_branch(index) else "text"),
-        *_remark(contents, index, told=told),
+        *_facts(contents, index, told=told),
     ]
     return clipped(spans, width, glyphs)
 
 
-def _remark(contents: Contents, index: int, *, told: bool) -> Sequence[Span]:
-    """What stands out about an entry, behind its text."""
+def _facts(contents: Contents, index: int, *, told: bool) -> Sequence[Span]:
+    """What is told of an entry; what is wrong with a tensor first, as the end is cut where room is short."""
     entry = contents.entries[index]
+    text = Span(entry.text, "dim" if contents.is_branch(index) else "text")
     if entry.tensor is not None and entry.tensor.nonfinite:
         words, role = tensor_words(entry.tensor, entry.bad, values_read=told)
-        return (Span(f" · {words}", role),)
+        return (Span(words, role), Span(f" · {entry.text}", "dim"))
     if entry.tensor is not None and entry.tensor.zero:
-        return (Span(" · all zero", "dim"),)
+        return (text, Span(" · all zero", "dim"))
     if entry.bad:
-        return (Span(f" · {entry.bad:,} not finite", "bad"),)
-    return (Span(" · loss scaler", "accent"),) if entry.scaler is not None else ()
+        return (text, Span(f" · {entry.bad:,} not finite", "bad"))
+    return (text, Span(" · loss scaler", "accent")) if entry.scaler is not None else (text,)

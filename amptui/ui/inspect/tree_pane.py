@@ -112,7 +112,7 @@ class TreePane(LineWidget):
     def copy_text(self) -> str:
         """The path of the entry under the cursor, with what is told of it."""
         entry = self.entry
-        return f"{entry.path}\t{entry.text}" if entry is not None else ""
+        return f"{entry.path}  {entry.text}" if entry is not None else ""
 
     @property
     def _place(self) -> int:

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from amptui.inspection.result import Inspection, ScalerState, TensorFact
 from amptui.report.inspect_text import growth_words, resume_parts, scaler_words, size_words, steps_words, values_words
 from amptui.text import safe_text
-from amptui.ui.inspect.contents import Entry
+from amptui.ui.inspect.contents import Entry, damaged
 from amptui.ui.inspect.reading import Reading
 from amptui.ui.raster.glyphs import Glyphs
 from amptui.ui.raster.line import Role, fit
@@ -89,7 +89,7 @@ def card(inspection: Inspection, glyphs: Glyphs, *, roomy: bool = False, screen_
     if not inspection.scalers:
         lines.append(_field("loss scale", [("no scaler state", "text")], roomy=roomy))
     lines.extend(_resume(inspection, glyphs, roomy=roomy))
-    lines.append(_field("steps", [(steps_words(inspection), "text")], roomy=roomy))
+    lines.append(_field("steps", [(_unbroken(steps_words(inspection)), "text")], roomy=roomy))
     lines.append(_field("values", [_values(inspection, screen_reads=screen_reads)], roomy=roomy))
     lines.extend(_dtypes(inspection, roomy=roomy))
     if inspection.learning_rates:
@@ -110,13 +110,16 @@ def _scaler(scaler: ScalerState, inspection: Inspection, glyphs: Glyphs, *, room
     head, _, rest = (words if roomy else words.removesuffix(_USUAL_FACTORS)).partition(" · ")
     spans: Pieces = [(head, _scale_role(scaler))]
     if rest:
-        # No line begins with a separator, and no count is broken in two.
-        rest = f" · {rest}".replace(" · ", "\u00a0· ").replace(" of ", "\u00a0of\u00a0")
-        spans.append((rest, "text"))
+        spans.append((_unbroken(f" · {rest}"), "text"))
     yield _field("loss scale" if alone else scaler.path or "(the file)", spans, roomy=roomy)
     gauge = _gauge(scaler, glyphs) if roomy else []
     if gauge:
         yield _field("", gauge, roomy=roomy)
+
+
+def _unbroken(words: str) -> str:
+    """So that no line begins with a separator, and no count is broken in two."""
+    return words.replace(" · ", "\u00a0· ").replace(" of ", "\u00a0of\u00a0")
 
 
 def _scale_role(scaler: ScalerState) -> Role:
@@ -164,7 +167,8 @@ def _values(inspection: Inspection, *, screen_reads: bool) -> tuple[str, Role]:
     words = values_words(inspection)
     if words.startswith("not read:"):
         return ("not read: v reads them" if screen_reads else "being read", "warn")
-    return (words, "bad" if inspection.nonfinite else "text")
+    role: Role = "bad" if damaged(inspection) else "warn" if inspection.nonfinite else "text"
+    return (_unbroken(words), role)
 
 
 def _dtypes(inspection: Inspection, *, roomy: bool) -> Iterator[Paragraph]:
@@ -176,7 +180,7 @@ def _dtypes(inspection: Inspection, *, roomy: bool) -> Iterator[Paragraph]:
         for role, counts in told.items():
             yield _field(role, [(counts, "text")], roomy=True)
     elif told:
-        yield _field("dtypes", [(" · ".join(f"{role} {counts}" for role, counts in told.items()), "text")])
+        yield _field("dtypes", [(_unbroken(" · ".join(f"{role} {counts}" for role, counts in told.items())), "text")])
 
 
 def _code(inspection: Inspection) -> Iterator[tuple[str, Role]]:
@@ -198,7 +202,9 @@ def tensor_words(tensor: TensorFact, bad: int, *, values_read: bool) -> tuple[st
         return ("all zero", "warn") if tensor.zero else ("all finite", "good")
     of_these = f", {tensor.minus_infinite:,} of these -inf" if tensor.minus_infinite else ""
     words = f"{tensor.nonfinite:,} of {tensor.elements:,} not finite{of_these}"
-    return (words, "bad") if bad else (f"{words}: meant so", "dim")
+    if bad:
+        return (words, "bad")
+    return (words, "warn") if tensor.role == "other" else (f"{words}: meant so", "dim")
 
 
 def entry_facts(entry: Entry, *, values_read: bool) -> Pieces:
