@@ -40,7 +40,7 @@ OUTSIDE: dict[str, set[str]] = {
     "spec": {"yaml"},
     "session": {"platformdirs"},
     "report": {"rich"},
-    "ui": {"rich", "textual", "platformdirs", "yaml"},
+    "ui": {"rich", "textual", "platformdirs"},
 }
 
 #: Client-only modules of parts that the engine imports too; the engine never imports these.
