@@ -43,13 +43,15 @@ class Picture:
     size: tuple[int, int] = (80, 24)
     #: Stop after the last event of this kind; all events where it is empty.
     until: str = ""
+    #: Which of them, where it is not the last one.
+    which: int = -1
     look: Look = Look()
 
 
 PICTURES = (
-    Picture("project", "digits", until="Probed"),
-    Picture("baseline", "digits", ["2"], until="BaselineDone"),
-    Picture("criteria", "digits", ["3"], until="CriteriaProposed"),
+    Picture("project", "digits", until="StageEnded", which=0),
+    Picture("baseline", "digits", ["2"], until="StageEnded", which=1),
+    Picture("criteria", "digits", ["3"], until="StageEnded", which=1),
     Picture("trial", "stepped", ["4"]),
     Picture("trial-wide", "stepped", ["4"], size=(120, 40)),
     Picture("explained", "stepped", ["4", "x"], size=(120, 40)),
@@ -116,7 +118,7 @@ def record(name: str) -> None:
 async def draw(picture: Picture) -> None:
     events = read(picture.session)
     if picture.until:
-        last = max(n for n, event in enumerate(events) if type(event).__name__ == picture.until)
+        last = [n for n, event in enumerate(events) if type(event).__name__ == picture.until][picture.which]
         events = events[: last + 1]
     app, _ = recorded_app(events, look=picture.look)
     async with app.run_test(size=picture.size) as pilot:

@@ -16,17 +16,15 @@ from amptui.session.death import EngineDeath
 from amptui.session.errors import SessionError
 from amptui.session.state import SessionState
 from amptui.text import safe_text
-from amptui.ui import clipboard, editing
+from amptui.ui import clipboard
 from amptui.ui.dialogs import questions
 from amptui.ui.dialogs.question import Question
 from amptui.ui.engine_room import EngineRoom
 from amptui.ui.keys import KEYS, Key, keymap, textual_bindings
-from amptui.ui.main_screen import LAYOUT, MainScreen
+from amptui.ui.main_screen import LAYOUT, MainScreen, import_pages
 from amptui.ui.moves import STAGES, Mode, Page, Situation, active
 from amptui.ui.paint import PaintClock
 from amptui.ui.session_view import SessionView
-from amptui.ui.stages.criteria import CriteriaStage
-from amptui.ui.stages.help import HelpPage
 from amptui.ui.stages.stage import Shown
 from amptui.ui.start import Start
 from amptui.ui.steering import Steering
@@ -38,6 +36,18 @@ from amptui.ui.widgets.table import TablePane
 
 #: Keys of panes are declared by the panes.
 _OF_PANES = ("Move", "Table", "Plot")
+#: While the engine imports torch, the screen has time of its own.
+_QUIET_S = 0.3
+
+
+def _steered(move: Callable[[Steering], None]) -> Callable[[AmptuiApp], None]:
+    """The action of a key that steers the session."""
+    return lambda app: move(app.steering)
+
+
+def _page(page: Page) -> Callable[[AmptuiApp], None]:
+    """The action of a key that shows `page`."""
+    return lambda app: app.go(page)
 
 
 class AmptuiApp(App[int]):
@@ -81,6 +91,7 @@ class AmptuiApp(App[int]):
         try:
             if self.start.how == "run":
                 self.room.start()
+                self.set_timer(_QUIET_S, import_pages)
             elif self.start.how == "attach":
                 await self.room.attach(take_over=self.start.take_over)
             else:
@@ -127,7 +138,8 @@ class AmptuiApp(App[int]):
         mode: Mode = "recorded" if self.start.how == "open" else "live"
         starting = self.view.state.engine == "starting"
         connected = self.room.connected or starting
-        return Situation(self.view.state, self._main.page, mode, connected, self.way_back.underway)
+        falling_back, can_start = self.way_back.underway, self.room.can_start
+        return Situation(self.view.state, self._main.page, mode, connected, falling_back, can_start)
 
     # What steering and the way back need.
 
@@ -159,8 +171,8 @@ class AmptuiApp(App[int]):
         self.run_worker(change(), exclusive=True)
 
     def changed_criteria(self, criteria: Criteria | None) -> None:
-        for stage in self._main.query(CriteriaStage):
-            stage.changed = criteria
+        for stage in self._main.query("#criteria"):
+            stage.changed = criteria  # type: ignore[attr-defined]
         self.repaint()
 
     def later(self, seconds: float, callback: Callable[[], None]) -> object:
@@ -177,35 +189,27 @@ class AmptuiApp(App[int]):
         known = {key.id for key in self.start.keys if key.group not in _OF_PANES}
         return action in active(self.situation) if action in known else super().check_action(action, parameters)
 
-    def action_phase(self) -> None:
-        self.steering.phase()
+    action_phase = _steered(Steering.phase)
+    action_iteration = _steered(Steering.iteration)
+    action_proceed = _steered(Steering.proceed)
+    action_until = _steered(Steering.until)
+    action_unattended = _steered(Steering.unattended)
+    action_extend = _steered(Steering.extend)
+    action_mend = _steered(Steering.mend)
+    action_pause = _steered(Steering.pause)
+    action_retry = _steered(Steering.retry)
+    action_cancel = _steered(Steering.cancel)
 
-    def action_iteration(self) -> None:
-        self.steering.iteration()
-
-    def action_proceed(self) -> None:
-        self.steering.proceed()
-
-    def action_until(self) -> None:
-        self.steering.until()
-
-    def action_unattended(self) -> None:
-        self.steering.unattended()
-
-    def action_extend(self) -> None:
-        self.steering.extend()
-
-    def action_mend(self) -> None:
-        self.steering.mend()
-
-    def action_pause(self) -> None:
-        self.steering.pause()
-
-    def action_retry(self) -> None:
-        self.steering.retry()
-
-    def action_cancel(self) -> None:
-        self.steering.cancel()
+    action_stage_1 = _page("project")
+    action_stage_2 = _page("baseline")
+    action_stage_3 = _page("criteria")
+    action_stage_4 = _page("trial")
+    action_stage_5 = _page("verdict")
+    action_stage_6 = _page("measure")
+    action_stage_7 = _page("report")
+    action_output = _page("output")
+    action_events = _page("events")
+    action_diagnose = _page("diagnosis")
 
     def action_fall_back(self) -> None:
         self.way_back.ask()
@@ -213,38 +217,13 @@ class AmptuiApp(App[int]):
     def action_new_engine(self) -> None:
         self.restart_engine()
 
-    def action_diagnose(self) -> None:
-        self.go("diagnosis")
-
     def action_change(self) -> None:
         self.steering.change(self._main.query_one("#criteria-table", TablePane).view.cursor)
 
     def action_edit(self) -> None:
-        editing.edit_source(self)
+        from amptui.ui.editing import edit_source  # noqa: PLC0415 - rarely
 
-    def _stage(self, number: int) -> None:
-        self.go(STAGES[number - 1])
-
-    def action_stage_1(self) -> None:
-        self._stage(1)
-
-    def action_stage_2(self) -> None:
-        self._stage(2)
-
-    def action_stage_3(self) -> None:
-        self._stage(3)
-
-    def action_stage_4(self) -> None:
-        self._stage(4)
-
-    def action_stage_5(self) -> None:
-        self._stage(5)
-
-    def action_stage_6(self) -> None:
-        self._stage(6)
-
-    def action_stage_7(self) -> None:
-        self._stage(7)
+        edit_source(self)
 
     def action_next_pane(self) -> None:
         self._main.focus_next()
@@ -261,12 +240,6 @@ class AmptuiApp(App[int]):
     def action_explain(self) -> None:
         self._main.toggle_class("-explained")
         self.call_after_refresh(self.repaint)
-
-    def action_output(self) -> None:
-        self.go("output")
-
-    def action_events(self) -> None:
-        self.go("events")
 
     def action_other_update(self) -> None:
         names = self.view.update_names
@@ -291,8 +264,8 @@ class AmptuiApp(App[int]):
 
         async def show() -> None:
             await self._main.go("help")
-            page = self._main.query_one(HelpPage)
-            page.about, page.keys = about, tuple(self.start.keys)
+            page = self._main.current
+            page.about, page.keys = about, tuple(self.start.keys)  # type: ignore[attr-defined]
             self.repaint()
 
         if self._main.page != "help":

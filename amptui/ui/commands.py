@@ -8,7 +8,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from amptui.session.checking import session_name
 from amptui.session.folder import SessionFolder
 from amptui.session.paths import create_session, find_session
 from amptui.spec.run_settings import RunSettings
@@ -25,8 +24,14 @@ def run(settings: RunSettings, options: ScreenSettings) -> int:
     terminal = _terminal()
     if terminal is None:
         return FAILED
-    folder = create_session(session_name(settings), Path(settings.session) if settings.session else None)
+    folder = create_session(_name(settings), Path(settings.session) if settings.session else None)
     return _show("run", folder, terminal, options, settings=settings)
+
+
+def _name(settings: RunSettings) -> str:
+    # As `session.checking.session_name`, whose module brings along what starts engines: the first paint comes first.
+    assert settings.entry is not None
+    return Path(settings.entry.text.partition(":")[0]).stem
 
 
 def attach(session: str, options: ScreenSettings, *, take_over: bool = False) -> int:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from amptui.protocol import events as told
-from amptui.protocol.commands import Command
 from amptui.protocol.events import Event
-from amptui.session.checking import open_command
 from amptui.session.death import EngineDeath
 from amptui.session.errors import SessionError
-from amptui.session.folder import SessionFolder
-from amptui.session.history import history
-from amptui.session.process import Detached, EngineProcess
-from amptui.session.store import Store
-from amptui.spec.run_settings import RunSettings
-from amptui.ui.engine_link import EngineLink, Told
+
+if TYPE_CHECKING:
+    from amptui.protocol.commands import Command
+    from amptui.session.folder import SessionFolder
+    from amptui.spec.run_settings import RunSettings
+    from amptui.ui.engine_link import EngineLink, Told
+
+# What starts and reads engines is imported when there is one to start: after the first paint.
 
 #: Recorded events that are taken in at a time, before keys have their turn.
 _SLICE = 200
@@ -53,6 +54,9 @@ class EngineRoom:
 
     def start(self) -> None:
         """Starts an engine that opens the project as its first thing; a failure is told as its death."""
+        from amptui.session.process import EngineProcess  # noqa: PLC0415
+        from amptui.ui.engine_link import EngineLink  # noqa: PLC0415
+
         assert self._settings is not None
         try:
             engine = EngineProcess.start(self._settings.python or sys.executable, self.folder)
@@ -64,12 +68,18 @@ class EngineRoom:
 
     async def attach(self, *, take_over: bool = False) -> None:
         """Attaches to the session's engine; what happened before is read from the store. Raises SessionError."""
+        from amptui.session.process import EngineProcess  # noqa: PLC0415
+        from amptui.ui.engine_link import EngineLink  # noqa: PLC0415
+
         engine = await asyncio.to_thread(EngineProcess.attach, self.folder, take_over=take_over)
         await self.replay(up_to=engine.history)
         self._link = EngineLink(engine, self._arrived, asyncio.get_running_loop())
 
     async def replay(self, up_to: int | None = None) -> None:
         """Tells the session's recorded events, up to `up_to`. Raises SessionError where they cannot be read."""
+        from amptui.session.history import history  # noqa: PLC0415
+        from amptui.session.store import Store  # noqa: PLC0415
+
         with Store.read(self.folder) as store:
             for number, envelope in enumerate(history(store, up_to=up_to)):
                 self._deliver(envelope.event)
@@ -94,7 +104,7 @@ class EngineRoom:
             link.close()
 
     def _arrived(self, said: Told) -> None:
-        if isinstance(said, Detached):
+        if isinstance(said, SessionError):  # detached: another client has taken over
             self.leave()
             self._deliver(told.Goodbye(why=str(said)))
             return
@@ -102,6 +112,8 @@ class EngineRoom:
             self._end_quietly()
         self._deliver(said)
         if isinstance(said, told.EngineStarted) and self._open_next and self._settings is not None:
+            from amptui.session.checking import open_command  # noqa: PLC0415
+
             self._open_next = False
             self.send(open_command(self._settings))
 

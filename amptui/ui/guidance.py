@@ -35,15 +35,16 @@ def guidance(now: Situation) -> Guidance:
     if state.engine == "dead" and state.death is not None:
         return Guidance(
             state.death.words,
-            _after_death(state),
+            _after_death(now),
             "bad",
         )
     if state.engine == "failed" and state.failure is not None:
         return Guidance(
-            f"The engine met an error of its own: {state.failure.message}", "N starts a new engine, v shows all.", "bad"
+            f"The engine met an error of its own: {state.failure.message}", _after_death(now), "bad"
         )
     if state.engine == "ended" or not now.connected:
-        return Guidance(f"The engine has ended ({state.goodbye or 'left'}).", "N starts a new one, q leaves.", "warn")
+        press = "N starts a new one, q leaves." if now.can_restart else "7 shows the files, q leaves."
+        return Guidance(f"The engine has ended ({state.goodbye or 'left'}).", press, "warn")
     if state.engine == "starting":
         return Guidance("The engine is starting: it imports torch and then your project, in a process of its own.", "")
     if state.refusal is not None:
@@ -57,8 +58,10 @@ def guidance(now: Situation) -> Guidance:
     return _between(now)
 
 
-def _after_death(state: SessionState) -> str:
-    if state.checkpoints:
+def _after_death(now: Situation) -> str:
+    if not now.can_restart:
+        return "o shows its last output, 7 how to get the checkpoint as a file, q leaves."
+    if now.state.checkpoints:
         return "F: new engine and back to the checkpoint. N: new engine. o: its last output."
     return "N starts a new engine, o shows its last output, q leaves."
 

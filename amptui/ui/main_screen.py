@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
 from textual import events
 from textual.app import ComposeResult
@@ -16,20 +17,10 @@ from amptui.ui.explain import explanation
 from amptui.ui.frugal import FrugalScreen
 from amptui.ui.guidance import guidance
 from amptui.ui.keys import Key, footer
-from amptui.ui.moves import Page, active
+from amptui.ui.moves import Page, Situation, active
 from amptui.ui.raster.line import Line, blank, centred
 from amptui.ui.raster.prose import Paragraph, paragraph
-from amptui.ui.stages.baseline import BaselineStage
-from amptui.ui.stages.criteria import CriteriaStage
-from amptui.ui.stages.diagnosis import DiagnosisStage
-from amptui.ui.stages.help import HelpPage
-from amptui.ui.stages.logs import EventsPage, OutputPage
-from amptui.ui.stages.measure import MeasureStage
-from amptui.ui.stages.project import ProjectStage
-from amptui.ui.stages.report import ReportStage
 from amptui.ui.stages.stage import Shown, Stage
-from amptui.ui.stages.trial import TrialStage
-from amptui.ui.stages.verdict import VerdictStage
 from amptui.ui.terminal import too_small
 from amptui.ui.theme import Look
 from amptui.ui.widgets.bar import Bar
@@ -72,20 +63,33 @@ MainScreen.-explained.-low #scale, MainScreen.-explained.-low #updates, MainScre
 MainScreen.-explained.-low #trial { grid-rows: 4 1fr; }
 """
 
-#: Pages that are made when they are first looked at: the first paint does without them.
-_PAGES: dict[Page, Callable[..., Stage]] = {
-    "project": ProjectStage,
-    "baseline": BaselineStage,
-    "criteria": CriteriaStage,
-    "trial": TrialStage,
-    "verdict": VerdictStage,
-    "measure": MeasureStage,
-    "report": ReportStage,
-    "output": OutputPage,
-    "events": EventsPage,
-    "diagnosis": DiagnosisStage,
-    "help": HelpPage,
+#: Module and class of each page. One is imported and made when it is first looked at: the first paint needs one only.
+_PAGES: dict[Page, tuple[str, str]] = {
+    "project": ("project", "ProjectStage"),
+    "baseline": ("baseline", "BaselineStage"),
+    "criteria": ("criteria", "CriteriaStage"),
+    "trial": ("trial", "TrialStage"),
+    "verdict": ("verdict", "VerdictStage"),
+    "measure": ("measure", "MeasureStage"),
+    "report": ("report", "ReportStage"),
+    "output": ("logs", "OutputPage"),
+    "events": ("logs", "EventsPage"),
+    "diagnosis": ("diagnosis", "DiagnosisStage"),
+    "help": ("help", "HelpPage"),
 }
+
+
+def page_class(page: Page) -> type[Stage]:
+    """The class of `page`, imported now if it has not been."""
+    module, name = _PAGES[page]
+    found: type[Stage] = getattr(import_module(f"amptui.ui.stages.{module}"), name)
+    return found
+
+
+def import_pages() -> None:
+    """Imports all pages, so that going to one for the first time does not wait for it."""
+    for page in _PAGES:
+        page_class(page)
 
 
 class _Line(LineWidget, can_focus=False):
@@ -120,6 +124,7 @@ class MainScreen(FrugalScreen):
         self._keys = keys
         self.page: Page = page
         self._dialog: Dialog | None = None
+        self._painted: dict[str, object] = {}
         self._focused_before: LineWidget | None = None
 
     def compose(self) -> ComposeResult:
@@ -127,7 +132,7 @@ class MainScreen(FrugalScreen):
         yield Bar(self.look, id="stages")
         with Container(id="body"):
             with ContentSwitcher(id="switcher", initial=self.page):
-                yield _PAGES[self.page](self.look, id=self.page)
+                yield page_class(self.page)(self.look, id=self.page)
             yield TextPane(self.look, id="explain")
         yield TextPane(self.look, id="guidance")
         yield _Line(self.look, id="footer")
@@ -150,7 +155,7 @@ class MainScreen(FrugalScreen):
             self.minimize()
         switcher = self.query_one(ContentSwitcher)
         if not switcher.query(f"#{page}"):
-            await switcher.add_content(_PAGES[page](self.look, id=page), set_current=False)
+            await switcher.add_content(page_class(page)(self.look, id=page), set_current=False)
         self.page = page
         switcher.current = page
         self._focus_page()
@@ -165,23 +170,36 @@ class MainScreen(FrugalScreen):
         """Paints what differs."""
         now, glyphs = shown.situation, self.look.glyphs
         left, right = bars.title(now.state, now.mode, glyphs)
-        self.query_one("#title", Bar).show(left, right)
-        self.query_one("#stages", Bar).show(bars.stages(now, glyphs))
+        if self._differs("title", (left, right)):
+            self.query_one("#title", Bar).show(left, right)
+        stages = bars.stages(now, glyphs)
+        if self._differs("stages", stages):
+            self.query_one("#stages", Bar).show(stages)
         lines = guidance(now)
-        words: list[Paragraph | None] = [
-            Paragraph([(lines.now, lines.role)], literal=True),
-            paragraph(lines.press, "key"),
-        ]
-        self.query_one("#guidance", TextPane).show(TextValue(paragraphs=words))
+        if self._differs("guidance", lines):
+            words = [paragraph(lines.now, lines.role), paragraph(lines.press, "key")]
+            self.query_one("#guidance", TextPane).show(TextValue(paragraphs=words))
         ids = active(now)
-        self.query_one("#footer", _Line).show(lambda width: footer(self._keys, ids, width, glyphs=glyphs))
+        if self._differs("footer", ids):
+            self.query_one("#footer", _Line).show(lambda width: footer(self._keys, ids, width, glyphs=glyphs))
         if self.has_class("-explained"):
-            title, paragraphs = explanation(now)
+            self._explain(now)
+        self.current.show(shown)
+
+    def _explain(self, now: Situation) -> None:
+        title, paragraphs = explanation(now)
+        if self._differs("explain", (title, paragraphs)):
             spaced: list[Paragraph | None] = []
             for text in paragraphs:
                 spaced += [paragraph(text), None]
             self.query_one("#explain", TextPane).show(TextValue(title=title, paragraphs=spaced[:-1]))
-        self.current.show(shown)
+
+    def _differs(self, part: str, value: object) -> bool:
+        """Whether `value` is not what `part` was last painted from: most paints change the page alone."""
+        if self._painted.get(part) == value:
+            return False
+        self._painted[part] = value
+        return True
 
     # Questions.
 

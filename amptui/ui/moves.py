@@ -28,6 +28,8 @@ class Situation:
     connected: bool = True
     #: Whether a fall back was asked for and has not ended.
     falling_back: bool = False
+    #: Whether it is known what a new engine would have to open: not where one was only attached to.
+    can_restart: bool = True
 
     @property
     def engine_waits(self) -> bool:
@@ -78,6 +80,8 @@ def active(now: Situation) -> frozenset[str]:
     if now.mode == "recorded":
         return frozenset(ids)
     if not now.connected or state.engine in ("dead", "ended", "failed"):
+        if not now.can_restart:
+            return frozenset(ids)
         return frozenset(ids | {"new_engine"} | ({"fall_back"} if state.checkpoints else set()))
     if state.checkpoints and not now.falling_back:
         ids.add("fall_back")

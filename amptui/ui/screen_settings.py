@@ -25,15 +25,29 @@ if TYPE_CHECKING:
     from amptui.spec.value_reader import ValueReader
 
 
+#: As `amptui.ui.theme` has them, which brings the framework along.
+THEME_NAMES = ("dark", "light", "plain")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScreenSettings:
-    """What is not given is None and leaves the choice to the terminal."""
+    """What is not given is None and leaves the choice to the terminal. Raises SpecError for what cannot be."""
 
     theme: str | None = None
     ascii: bool | None = None
     mouse: bool | None = None
     paints: float | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.theme is not None and self.theme not in THEME_NAMES:
+            raise SpecError("settings", f"there is no theme “{self.theme}”", f"choose one of {', '.join(THEME_NAMES)}")
+        if self.paints is not None and not 0.2 <= self.paints <= 60:
+            raise SpecError("settings", f"paints is {self.paints:g}", "write a number a second from 0.2 to 60")
+        try:
+            rebind(KEYS, self.keys)
+        except ValueError as error:
+            raise SpecError("settings", str(error)) from error
 
     def overridden_by(self, other: ScreenSettings) -> ScreenSettings:
         given = {f.name: getattr(other, f.name) for f in fields(other) if getattr(other, f.name) is not None}
@@ -52,7 +66,7 @@ def config_path() -> Path:
 
 
 def read_screen_settings(path: Path | None = None) -> ScreenSettings:
-    """The configuration file's settings, none where there is no file. Raises SpecError with file, line and column."""
+    """The configuration file's settings, none where there is no file. Raises SpecError with the place."""
     path = path or config_path()
     if not path.exists():
         return ScreenSettings()
@@ -67,12 +81,10 @@ def read_screen_settings(path: Path | None = None) -> ScreenSettings:
     given: dict[str, object] = {}
     for key, node, _ in reader.entries(root, "", ["theme", "ascii", "mouse", "paints", "keys"]):
         given[key] = _value(reader, node, key)
-    settings = ScreenSettings(**given)  # type: ignore[arg-type]
     try:
-        settings.bindings()
-    except ValueError as error:
-        raise SpecError("settings", str(error), where=str(path)) from error
-    return settings
+        return ScreenSettings(**given)  # type: ignore[arg-type]
+    except SpecError as error:
+        raise SpecError("settings", error.message, error.hint, str(path)) from error
 
 
 def _value(reader: ValueReader, node: YamlNode, key: str) -> object:

@@ -119,8 +119,8 @@ def test_a_recorded_session_offers_nothing_that_runs() -> None:
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
 def test_the_stages_fit_into_80_columns_whatever_became_of_them(glyphs: object) -> None:
-    for name in SESSIONS:
-        for now in situations(SESSIONS[name]):
+    for events in SESSIONS.values():
+        for now in situations(events):
             pieces = bars.stages(now, glyphs)  # type: ignore[arg-type]
             assert sum(display_width(text) for text, _ in pieces) <= 80
 
