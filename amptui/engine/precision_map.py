@@ -94,12 +94,12 @@ class OpDtypes:
 def watch_training(bench: Bench, policy: Policy, tape: RngTape, step: int = 0) -> OpDtypes:
     """Forward and backward of every update's first micro-batch of iteration `step` under `policy`.
 
-    It runs on the checkpoint's weights; the checkpoint's state is restored afterwards.
+    It runs on the weights as they are; buffers, gradients and random numbers are as before afterwards.
 
     Code that fails in this dtype ends it: `failed` says how, and what ran before it is known.
     """
     live, found = bench.live, OpDtypes()
-    with _watched(bench, policy, found, "loss"), untouched(live):
+    with _watched(bench, policy, found, "loss"):
         for update in live.updates:
             if update.takes_part(step):
                 found.losses[update.name] = _run_window(bench, policy, update, tape, step)
@@ -118,7 +118,7 @@ def _run_window(bench: Bench, policy: Policy, update: LiveUpdate, tape: RngTape,
 
 
 def watch_case(bench: Bench, policy: Policy, index: int = 0) -> OpDtypes:
-    """One case under `policy`, on the checkpoint's weights."""
+    """One case under `policy`, on the weights as they are."""
     live, found = bench.live, OpDtypes()
     case = live.cases[index]
     inputs = copied(case.inputs, live.device)
@@ -136,9 +136,11 @@ def _autocast(bench: Bench, policy: Policy) -> contextlib.AbstractContextManager
 @contextlib.contextmanager
 def _watched(bench: Bench, policy: Policy, found: OpDtypes, outside: str) -> Iterator[None]:
     device = bench.live.device.type
+    state = rng.capture()
     bench.precision.restore()
     try:
         with (
+            untouched(bench.live),
             fp32_regions(bench.live.modules, policy.fp32_regions, device=device),
             watched_ops(bench.live.modules, device=device, outside=outside, seen=found.note),
         ):
@@ -146,7 +148,7 @@ def _watched(bench: Bench, policy: Policy, found: OpDtypes, outside: str) -> Ite
     except UserCodeError as error:
         found.failed, found.failed_at = f"{error.exception}: {error.message}", error.where
     finally:
-        bench.start.restore()
+        rng.restore(state)
 
 
 def precision_map(bench: Bench, policy: Policy, tape: RngTape, *, trial: int) -> PrecisionMapped:

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from amptui import Case, Policy, Project, Update
-from amptui.engine.precision_map import cast_seconds, precision_map, watch_training
+from amptui.engine.precision_map import cast_seconds, precision_map, watch_case, watch_training
+from amptui.engine.snapshot import Snapshot
 from amptui.engine.tape import RngTape
 from amptui.engine.watched_ops import OpKey
-from tests.engine.benches import bench_of, unchanged
+from tests.engine.benches import bench_of
 
 FP16, BF16 = Policy(), Policy(dtype="bfloat16")
 
@@ -91,13 +92,19 @@ def test_a_project_that_trains_nothing_is_mapped_by_its_first_case(tmp_path: Pat
     assert told.ops["float16"] == 1
 
 
-def test_the_checkpoints_state_is_as_it_was(tmp_path: Path) -> None:
-    bench = bench_of(mixed(), tmp_path)
+def test_weights_that_a_trial_has_changed_stay_as_they_are(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+    update = Update(optimizer=torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda m, x: m(x).float().mean())
+    bench = bench_of(mixed(model=model, updates=[update], cases=[Case(id="a", inputs=torch.ones(2, 6))]), tmp_path)
+    with torch.no_grad():
+        model[0].weight.add_(1.0)
+    moved = Snapshot.take(bench.live.state)
 
     watch_training(bench, FP16, RngTape())
+    watch_case(bench, FP16)
 
-    assert unchanged(bench)
-    assert all(p.grad is None for p in bench.live.modules[""].parameters())
+    assert moved.differences(Snapshot.take(bench.live.state)) is None
+    assert all(p.grad is None for p in model.parameters())
 
 
 def test_code_that_fails_in_the_dtype_is_named_and_what_ran_before_is_known(tmp_path: Path) -> None:
