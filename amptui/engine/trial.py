@@ -37,6 +37,7 @@ from amptui.findings.evidence import (
     TensorDifference,
     TrialEvidence,
 )
+from amptui.findings.steadiness import baseline_broken
 from amptui.project import Criteria, Policy
 from amptui.protocol.events import (
     CodeFailed,
@@ -144,17 +145,15 @@ class Trial:
             on_failure=self._note_failure,
         )
         self.evaluated = results
-        for evaluated in results:
-            if nonfinite_outputs(evaluated):
-                finite = not nonfinite_outputs(self.baseline.cases[evaluated.index])
-                self.locator.case(evaluated, fp32_finite=finite)
         evidence = tuple(self._compared(evaluated) for evaluated in results)
         allowed = sum(compared.decision_stands is False for compared in evidence) <= self.criteria.decision_changes
         for evaluated, compared in zip(results, evidence, strict=True):
-            beyond = any(d.measured > d.limit and not d.nonfinite for d in compared.differences)
-            decision_alone = not beyond and compared.decision_stands is False and not allowed
-            if (beyond or decision_alone) and not nonfinite_outputs(evaluated):
-                self.locator.deviation(evaluated, decision_alone=decision_alone)
+            if any(d.nonfinite for d in compared.differences):
+                self.locator.case(evaluated, fp32_finite=not baseline_broken(compared))
+            elif any(d.measured > d.limit for d in compared.differences):
+                self.locator.deviation(evaluated, decision_alone=False)
+            elif compared.decision_stands is False and not allowed:
+                self.locator.deviation(evaluated, decision_alone=True)
         self.locator.randomness([e for e in self.baseline.cases if self.baseline.randomness[e.case.id]])
         return evidence
 
@@ -312,6 +311,8 @@ class Trial:
     def _note_failure(self, failure: UserCodeError) -> None:
         self.locator.failure(self.guarded, failure)
         where = failure.where or self._loss_of(failure.update)
+        index = next((i for i, case in enumerate(self.bench.live.cases) if case.id == failure.case), None)
+        step = failure.step if failure.step is not None else index
         module = {"decide": "decide", "outputs": "outputs"}.get(failure.phase, "")
         self.failures.append(
             CodeFailure(
@@ -321,7 +322,7 @@ class Trial:
                 where=where,
                 module=module,
                 op=None,
-                step=failure.step,
+                step=step,
                 case=failure.case,
                 update=failure.update,
                 phase=failure.phase,

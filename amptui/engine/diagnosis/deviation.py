@@ -45,10 +45,9 @@ def why_it_deviates(observed: Observed, mends: Mends) -> tuple[Finding, ...]:
     return ()
 
 
-def last_half_op(observed: Observed) -> Place | None:
-    """The newest op that autocast ran in half: what rounded the scores that a decision is made from."""
-    half_ops = _recorded(observed, observed.arithmetic).half_ops
-    return half_ops[-1] if half_ops else None
+def half_ops_of(observed: Observed) -> list[Place]:
+    """The ops that autocast runs in half, in their order."""
+    return _recorded(observed, observed.arithmetic).half_ops
 
 
 def stale_cast(run: GuardedRun, update: LiveUpdate, step: int, *, expected: float, allowed: float) -> bool:

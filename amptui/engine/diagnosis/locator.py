@@ -92,14 +92,13 @@ class Locator:
         with traced_window(run, update, step, scale=record.scale) as traced:
             origins = origins_of_window(traced, self.accepted)
         setting = Setting(dtype=self.policy.dtype, fp32_ok=fp32_finite, half_in_fp32=half_in_fp32)
-        scale_alone = record.found_inf and all(origin.phase == "backward" for origin in origins)
         self.found += findings_of_origins(
             origins,
             setting,
             step=step,
             update=update.name,
             replayed=faithfulness(run, update, traced),
-            mend=self._mend_window(run, update, step, origins) if fp32_finite and not scale_alone else None,
+            mend=self._mend_window(run, update, step, origins) if fp32_finite else None,
         )
 
     def _mend_window(self, run: GuardedRun, update: LiveUpdate, step: int, origins: Sequence[Origin]) -> Mend:
@@ -110,6 +109,8 @@ class Locator:
                     raise RegionError(str(traced.error))
                 return origins_of_window(traced, self.accepted)
 
+        if run.scaler is not None and all(origin.phase == "backward" for origin in origins):
+            origins = again(())
         return mend_of(origins, again, run.live)
 
     @_never_fatal

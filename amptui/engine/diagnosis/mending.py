@@ -54,9 +54,17 @@ def first_that_mends(module: str, mends: Callable[[tuple[str, ...]], bool], live
     known = live.named_modules()
     for path in list(_outwards(module))[:TRIED]:
         if path in known and not _is_root(path, live):
-            with contextlib.suppress(RegionError):
-                if mends((path,)):
-                    return Mend((path,), _proved((path,), outcome))
+            mend = proved((path,), mends, outcome)
+            if mend.regions:
+                return mend
+    return Mend()
+
+
+def proved(regions: tuple[str, ...], mends: Callable[[tuple[str, ...]], bool], outcome: str) -> Mend:
+    """These regions, if they mend the failure."""
+    with contextlib.suppress(RegionError):
+        if mends(regions):
+            return Mend(regions, _proved(regions, outcome))
     return Mend()
 
 
