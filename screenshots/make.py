@@ -110,9 +110,11 @@ def record(name: str) -> None:
                     events.append(event)
                     if isinstance(event, StageEnded | Paused):
                         break
-    kept = [encode(event).replace(str(samples) + "/", "") for event in events if not isinstance(event, Progressed)]
-    (SESSIONS / f"{name}.jsonl").write_text("\n".join(kept) + "\n", encoding="utf-8")
-    print(f"recorded {name}: {len(kept)} events")
+    told = "\n".join(encode(event) for event in events if not isinstance(event, Progressed))
+    for here, elsewhere in ((f"{samples}/", ""), (f"{folder.path}/", ""), (sys.executable, "python")):
+        told = told.replace(here, elsewhere)
+    (SESSIONS / f"{name}.jsonl").write_text(told + "\n", encoding="utf-8")
+    print(f"recorded {name}: {told.count(chr(10)) + 1} events")
 
 
 async def draw(picture: Picture) -> None:
