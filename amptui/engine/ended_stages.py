@@ -12,11 +12,14 @@ from amptui.project import ProjectError
 from amptui.protocol.events import CodeFailed, Event, Refused
 from amptui.session.errors import SessionError
 from amptui.spec.error import SpecError
-from amptui.text import safe_text
+from amptui.text import safe_text, text_of
 
 _PLAIN = "keep it as plain values, or out of the state: what is not saved could not be put back"
 _LESS_MEMORY = "use smaller batches (accumulate= keeps their sum), end other programs on the device, or choose another"
 _FP32_FIRST = "amptui starts from a project that works in FP32: mend this first"
+_SCHEDULE = (
+    "the stretch goes on where the scheduler stands: let it have as many steps left, or run fewer: --iterations N"
+)
 _ALWAYS = "what belongs to the project must work whenever it is asked"
 
 
@@ -34,7 +37,7 @@ def events_of(error: BaseException) -> tuple[Event, ...]:
     if isinstance(error, UserCodeError):
         return _failed_in_fp32(error)
     if isinstance(error, torch.OutOfMemoryError):
-        return _refused("memory", f"out of memory: {str(error).splitlines()[0]}", _LESS_MEMORY)
+        return _refused("memory", f"out of memory: {text_of(error).partition(chr(10))[0]}", _LESS_MEMORY)
     return _raised_in_passing(error)
 
 
@@ -54,7 +57,9 @@ def _failed_in_fp32(failure: UserCodeError) -> tuple[Event, ...]:
         case=failure.case,
         frames=failure.frames,
     )
-    hint = _LESS_MEMORY if isinstance(failure.original, torch.OutOfMemoryError) else _FP32_FIRST
+    hint = _SCHEDULE if failure.phase == "scheduler" else _FP32_FIRST
+    if isinstance(failure.original, torch.OutOfMemoryError):
+        hint = _LESS_MEMORY
     said = f": {failure.message}" if failure.message else ""
     message = f"{_what_failed(failure)}: {failure.exception}{said}"
     return (failed, *_refused("fp32-failed", message, hint, where=failure.where))
