@@ -12,6 +12,8 @@ from amptui.report.plots import Scale
 
 _MOST_TICKS = 6
 _PAD = 0.05
+#: The last power of ten that is a float64.
+_LAST = 308
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -39,10 +41,17 @@ class Axis:
             powers = [
                 (self._place(n), f"{base}{str(n).translate(_RAISED)}") for n in _whole_numbers(self.bottom, self.top)
             ]
-            if base == 2 or len(powers) > 2:
+            if base == 2 or len(powers) > 3:
                 return powers
-            return [(self.place(value), figure(value)) for value in round_values(10.0**self.bottom, 10.0**self.top)]
+            return [(self.place(value), figure(value)) for value in self._between_decades()]
         return [(self.place(value), figure(value)) for value in round_values(self.bottom, self.top)]
+
+    def _between_decades(self) -> list[float]:
+        """1, 2 and 5 times each power of ten; where even these are few, round values."""
+        low, high = 10.0 ** min(self.bottom, _LAST), 10.0 ** min(self.top, _LAST)
+        decades = range(math.floor(self.bottom), min(math.ceil(self.top), _LAST - 1) + 1)
+        found = [value for n in decades for value in (10.0**n, 2 * 10.0**n, 5 * 10.0**n) if self.holds(value)]
+        return found if len(found) > 2 else round_values(low, high)
 
     def _place(self, coordinate: float) -> float:
         # halved, because the span of two float64 may not be one

@@ -167,6 +167,11 @@ def test_powers_of_two_are_written_as_such() -> None:
     assert [label for _, label in axis.ticks()] == ["2⁻³", "2⁻²", "2⁻¹", "2⁰", "2¹", "2²"]
 
 
+def test_within_a_few_decades_a_logarithmic_axis_has_values_between_them() -> None:
+    assert [label for _, label in axis_for([0.02, 0.6], "log10").ticks()] == ["0.02", "0.05", "0.1", "0.2", "0.5"]
+    assert [label for _, label in axis_for([1e-3, 1e2], "log10").ticks()][:2] == ["10⁻³", "10⁻²"]
+
+
 def test_zero_lies_at_the_bottom_of_a_logarithmic_axis() -> None:
     assert axis_for([0.0, 1.0, 100.0], "log10").place(0.0) == 0.0
 
@@ -176,12 +181,16 @@ def test_ticks_are_few_in_order_and_within_the_axis(values: list[float], scale: 
     axis = axis_for([abs(v) for v in values] if scale != "linear" else values, scale)  # type: ignore[arg-type]
     places = [place for place, _ in axis.ticks()]
     assert places == sorted(places)
-    assert len(places) <= 7
+    assert len(places) <= 10
     assert all(0.0 <= place <= 1.0 for place in places)
 
 
-@pytest.mark.parametrize("ends", [(1.0, 1.0000001), (5e-324, 1e-310), (-1e308, 1e308), (1e-30, 1e30), (0.0, 0.0)])
+@pytest.mark.parametrize(
+    "ends", [(1.0, 1.0000001), (5e-324, 1e-310), (-1e308, 1e308), (1.7e308, 1.7e308), (1e-30, 1e30), (0.0, 0.0)]
+)
 def test_extreme_ranges_have_an_axis(ends: tuple[float, float]) -> None:
+    for scale in ("log10", "log2"):
+        axis_for(ends, scale).ticks()  # type: ignore[arg-type]
     axis = axis_for(ends, "linear")
     assert isinstance(axis, Axis)
     assert axis.bottom < axis.top

@@ -25,7 +25,7 @@ def forecast_section(recorded: Recorded) -> Section | None:
     mapped = state.precision.get(trial.number) if trial is not None else None
     if mapped is not None and mapped.failed is None:
         casts = f"{counted(mapped.casts, 'cast')} by autocast, {size(mapped.cast_bytes)} written by them"
-        blocks.append(Paragraph(f"{words(mapped.words)} One window: {casts}."))
+        blocks.append(Paragraph(f"{words(mapped.words).rstrip('.')}. One window: {casts}."))
         lines: list[Sequence[Words]] = [
             (name(place_name(module.path)), _ops(module.ops), f"{module.casts:,}", size(module.cast_bytes))
             for module in mapped.modules[:_MODULES]

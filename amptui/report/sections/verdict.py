@@ -138,7 +138,9 @@ def _trials(recorded: Recorded) -> list[Block]:
     )
     blocks: list[Block] = [Table("Policies side by side", columns, lines, "Criteria: the revision that was in force.")]
     advised = recommendation(state)
-    return [*blocks, Paragraph((Strong("Recommendation:"), " ", words(advised.words)))] if advised is not None else blocks
+    return (
+        [*blocks, Paragraph((Strong("Recommendation:"), " ", words(advised.words)))] if advised is not None else blocks
+    )
 
 
 # Cases.

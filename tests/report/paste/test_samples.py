@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from amptui.engine import rng
-from amptui.protocol.events import IterationDone
+from amptui.protocol.events import Event, IterationDone, TrialDone
 from amptui.report.paste.plan import plan_of
 from amptui.report.paste.program import training_code
 from tests.engine.conducted import opened_by
@@ -47,24 +50,39 @@ def test_pasted_code_reproduces_the_trial(
     name: str, policy: dict[str, Any], skips: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sample = load_sample(name)
-    trial = opened_by(sample.project(), tmp_path, monkeypatch, policy=policy, iterations=12)
-    trial.judge()
-    state, bench = trial.state, trial.conductor.bench
+    trial = opened_by(
+        dataclasses.replace(sample.project(), cases=sample.project().cases[:2]),
+        tmp_path,
+        monkeypatch,
+        policy=policy,
+        iterations=12,
+    )
+    bench = trial.conductor.bench
     assert bench is not None
+    left: dict[str, Tensor] = {}
+    rates: list[float] = []
+
+    def note(event: Event, send: Callable[[Event], int] = trial.recorder.send) -> int:
+        """Keeps what the trial left behind: afterwards the engine goes back to the checkpoint."""
+        if isinstance(event, TrialDone):
+            left.update(copy.deepcopy(state_of(bench.live.project.model, bench.live.project.updates)))
+            rates.extend(update.update.optimizer.param_groups[0]["lr"] for update in bench.live.updates)
+        return send(event)
+
+    monkeypatch.setattr(trial.recorder, "send", note)
+    trial.judge()
+    state = trial.state
     assert state.policy is not None
     assert state.project is not None
     assert any(count.skipped for count in state.verdict.counts) == skips, "the example tests what it says"
-    left = copy.deepcopy(state_of(bench.live.project.model, bench.live.project.updates))
-    rate = [update.update.optimizer.param_groups[0]["lr"] for update in bench.live.updates]
 
     fresh = sample.project()
     run = pasted(training_code(plan_of(state.project, state.policy), made_from="a test"), fresh)
     rng.restore(bench.rng)
-    batches = [bench.live.batches.batches[index] for index in range(len(bench.live.batches.batches))]
-    run.run(batches)
+    run.run(bench.live.batches.batches)
 
     assert_same_bits(state_of(fresh.model, fresh.updates), left)
-    assert [update.optimizer.param_groups[0]["lr"] for update in fresh.updates] == rate
+    assert [update.optimizer.param_groups[0]["lr"] for update in fresh.updates] == rates
     last = [event.record for event in trial.all(IterationDone) if event.run == "trial"][-1]
     if state.policy.effective_scaler is not None:
         scaler = run.objects["scaler"].state_dict()
