@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -57,8 +57,10 @@ class InspectStart:
 class InspectApp(App[int]):
     """One checkpoint, or two and what happened between them."""
 
+    #: The search is opened before the next key is looked at: what is typed ahead goes into it.
     BINDINGS: ClassVar[list[BindingType]] = [
-        *textual_bindings([key for key in INSPECT_KEYS if key.group not in OF_PANES])
+        replace(binding, priority=binding.id == "filter")
+        for binding in textual_bindings([key for key in INSPECT_KEYS if key.group not in OF_PANES])
     ]
     CSS = LAYOUT
 
@@ -235,6 +237,8 @@ class InspectApp(App[int]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what does something now; the framework's own actions always."""
         known = {key.id for key in self.start.keys if key.group not in OF_PANES}
+        if self._main.asking and action == "filter":
+            return False  # a letter of the text that is being written
         return action in active(self._now) if action in known else super().check_action(action, parameters)
 
     def go(self, page: Page) -> None:
@@ -277,19 +281,19 @@ class InspectApp(App[int]):
                 reader.start(values=True)
         self.repaint()
 
-    def action_filter(self) -> None:
+    async def action_filter(self) -> None:
         """Search as one types; esc gives back what was shown before."""
         page = self._main.current
         if isinstance(page, ComparePage):
             table = page.query_one(TablePane)
             question = Question(title="show only rows that contain", entry=table.view.filter)
-            self._main.ask(question, lambda text: table.filter_by(text) if text is not None else None)
+            await self._main.ask(question, lambda text: table.filter_by(text) if text is not None else None)
         elif isinstance(page, CheckpointPage):
             tree = page.contents_pane
             self._show_pane(tree)
             self._search_before = tree.view.search
             question = Question(title="search the contents: words of the path", entry=self._search_before)
-            self._main.ask(question, lambda text: self._searched(tree, text))
+            await self._main.ask(question, lambda text: self._searched(tree, text))
 
     def _searched(self, tree: TreePane, text: str | None) -> None:
         tree.search(self._search_before if text is None else text)

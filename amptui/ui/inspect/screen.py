@@ -7,7 +7,7 @@ from collections.abc import Callable
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
-from textual.widgets import ContentSwitcher
+from textual.widgets import ContentSwitcher, Input
 
 from amptui.ui.dialogs.dialog import Dialog
 from amptui.ui.dialogs.question import Question
@@ -116,8 +116,8 @@ class InspectScreen(FrugalScreen):
     def asking(self) -> bool:
         return self._dialog is not None
 
-    def ask(self, question: Question, answered: Callable[[str | None], None]) -> None:
-        """Asks `question` over the page; one at a time."""
+    async def ask(self, question: Question, answered: Callable[[str | None], None]) -> None:
+        """Asks `question` over the page; one at a time. Once this returns, what is typed goes into the entry."""
         if self.asking:
             return
         self._focused_before = self.focused if isinstance(self.focused, LineWidget) else None
@@ -131,4 +131,5 @@ class InspectScreen(FrugalScreen):
 
         dialog = Dialog(self.look, question, done)
         self._dialog = dialog
-        self.mount(dialog)
+        await self.mount(dialog)
+        self.set_focus(dialog.query_one(Input), scroll_visible=False)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from amptui.text import safe_text
 from amptui.ui.inspect.contents import Contents, Shown, TreeView
 from amptui.ui.inspect.words import counted, tensor_words
 from amptui.ui.raster.glyphs import UNICODE, Glyphs
 from amptui.ui.raster.heading import heading
-from amptui.ui.raster.line import Line, Role, Span, blank, clipped, fit
+from amptui.ui.raster.line import Line, Role, Span, blank, cells, clipped, fit, joined, width_of
 
 #: Cells for the names at most; beyond, the eye would lose the row.
 _WIDEST_NAME = 64
@@ -84,15 +85,19 @@ def _row(
     sign = "  "
     if contents.is_branch(index):
         sign = "- " if index in view.opened or view.search else "+ "
-    column = min(_WIDEST_NAME, width * 9 // 20)
     indent = "  " * min(entry.depth, _DEEPEST)
-    name = fit(entry.name, max(4, column - 3 - len(indent) - len(sign)), glyphs=glyphs)
+    facts = joined(_facts(contents, index, told=told))
+    taken = 3 + len(indent) + len(sign)
+    column = min(_WIDEST_NAME, width * 9 // 20) - taken
+    # A long name takes what its facts leave.
+    room = max(4, column, min(cells(safe_text(entry.name)), width - taken - 1 - width_of(facts)))
+    name = fit(entry.name, room, glyphs=glyphs)
     spans = [
         Span(margin, margin_role),  # type: ignore[arg-type]
         Span(f"{mark} ", "bad"),
         Span(f"{indent}{sign}", "dim"),
         Span(f"{name} ", "strong" if cursor and focused and role == "text" else role),
-        *_facts(contents, index, told=told),
+        *facts,
     ]
     return clipped(spans, width, glyphs)
 

@@ -104,6 +104,17 @@ def test_values_of_a_large_file_are_read_by_a_key(large: Path, tmp_path: Path) -
         terminal.end()
 
 
+def test_what_is_typed_ahead_goes_into_the_search(clean: Path, tmp_path: Path) -> None:
+    with on_terminal(tmp_path, clean) as terminal:
+        terminal.wait("512 = 2^9", "q quit")
+        terminal.press("/growth_/tracker q\x7f\x7f\r")
+        terminal.wait("/growth_/tracker", "0 found", "esc back")
+        terminal.press("/growth_t\r")
+        terminal.wait("/growth_t ", "1 found", "scaler._growth_tracker")
+        terminal.press("q")
+        assert terminal.end() == 0
+
+
 def test_leaving_while_it_reads_leaves_no_process_behind(large: Path, tmp_path: Path) -> None:
     with on_terminal(tmp_path, large, "--values") as terminal:
         terminal.wait("quit")
