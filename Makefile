@@ -22,8 +22,10 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 
+# On a terminal the guided trial, elsewhere (a log, a pipe) its account.
 demo: $(STAMP)
-	$(BIN)/amptui check sample_projects/digits/amptui.yaml
+	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/amptui run sample_projects/digits/amptui.yaml; \
+	else $(BIN)/amptui check sample_projects/digits/amptui.yaml; fi
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
