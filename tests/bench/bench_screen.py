@@ -130,7 +130,7 @@ def idle_and_keys(spec: str, home: Path) -> None:
         latencies, _ = key_latencies(program, ["\t"] * KEYS)
         stages, sizes = key_latencies(program, ["4", "5", "2", "3"] * 6)
         print(
-            f"idle: {still} bytes in 3 s of 0; key to first byte {statistics.median(latencies):.1f} ms, 99th percentile "
+            f"idle: {still} bytes in 3 s of 0; key to byte {statistics.median(latencies):.1f} ms, 99th percentile "
             f"{percentile(latencies, 0.99):.1f} of 15; stage change {statistics.median(stages[8:]):.0f} ms of 60, "
             f"{max(sizes[8:]) / 1000:.1f} kB of 20"
         )
