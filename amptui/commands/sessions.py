@@ -12,7 +12,7 @@ from amptui.report.told_replay import list_retained, say_replayed
 from amptui.session.errors import CheckpointDamaged, SessionError
 from amptui.session.exporting import export_case
 from amptui.session.paths import find_session
-from amptui.session.recalling import named_case, opened_with, recorded_policy, replay_case, retained_cases
+from amptui.session.recalling import named_case, opened_with, replay_case, retained_cases
 from amptui.session.restore import export, verify
 from amptui.text import safe_text
 
@@ -43,7 +43,7 @@ def replay(given: argparse.Namespace) -> int:
             return 0
         if given.export is not None:
             kept = named_case(folder, given.case)
-            script = export_case(folder, kept, opened_with(folder), recorded_policy(folder), Path(given.export))
+            script = export_case(folder, kept, opened_with(folder), Path(given.export))
             print(f"{safe_text(script, 4096)} shows it without amptui")
             return 0
         state = replay_case(folder, given.case, on_event=lambda _event, _state: None)

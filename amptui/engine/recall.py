@@ -20,6 +20,7 @@ from amptui.engine.diagnosis.replaying import Window, origins_of_window, traced_
 from amptui.engine.diagnosis.translating import Setting, finding_of_error, findings_of_origins
 from amptui.engine.iteration import GuardedRun
 from amptui.engine.live import LiveProject, LiveUpdate, named_parameters
+from amptui.engine.nested import copied, tensors_in
 from amptui.engine.plain_values import from_plain
 from amptui.engine.refusals import Refusal
 from amptui.engine.replay import fitting_scale, replay
@@ -147,7 +148,7 @@ def _same_place(findings: Sequence[Finding], before: Sequence[Finding]) -> bool:
 def _run_of(live: LiveProject, update: LiveUpdate, case: Retained) -> GuardedRun:
     """A run whose window `case.step` is the retained one."""
     repeated = FrozenBatches(
-        batches=list(case.batches), accumulate=len(case.batches), remainder=0, digest="", device=live.device
+        batches=list(_batches_of(live, case)), accumulate=len(case.batches), remainder=0, digest="", device=live.device
     )
     states = {(case.step, update.name, micro): state for micro, state in case.states.items()}
     stand_in = dataclasses.replace(live, batches=repeated)
@@ -156,6 +157,32 @@ def _run_of(live: LiveProject, update: LiveUpdate, case: Retained) -> GuardedRun
     if settings is not None:
         run.mirror = ScaleMirror(case.scale, 0, settings)
     return run
+
+
+def _batches_of(live: LiveProject, case: Retained) -> Iterator[Any]:
+    """The retained batches; of objects that a file cannot keep, the project's own with the retained tensors in them."""
+    known = case.step < live.batches.iterations
+    own = list(live.batches.window(case.step)) if known and len(case.batches) == live.accumulate else []
+    for number, kept in enumerate(case.batches):
+        if not (isinstance(kept, dict) and set(kept) == {"tensors"}):
+            yield kept
+        elif number < len(own) and isinstance(own[number], dict):
+            yield kept
+        else:
+            yield _filled(copied(own[number], None) if number < len(own) else None, kept["tensors"])
+
+
+def _filled(batch: Any, kept: Sequence[Tensor]) -> Any:
+    held = list(tensors_in(batch))
+    if [tensor.shape for tensor in held] != [tensor.shape for tensor in kept]:
+        raise Refusal(
+            "retained",
+            "the case's batch is an object of the project's own, and the project no longer has one like it",
+            hint="replay it with the batches that it was retained with",
+        )
+    for tensor, was in zip(held, kept, strict=True):
+        tensor.copy_(was)
+    return batch
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import cast
 
-from amptui.project import Policy
 from amptui.protocol.codec import decode
 from amptui.protocol.commands import OpenProject, ReplayCase
 from amptui.protocol.events import CaseRetained
@@ -53,14 +52,6 @@ def named_case(folder: SessionFolder, case: str) -> CaseRetained:
         listed = ", ".join(one.id for one in known) if known else "none was retained"
         raise SessionError(f"session {folder.session_id} has no retained case {case!r}; it has: {listed}")
     return kept
-
-
-def recorded_policy(folder: SessionFolder) -> Policy:
-    """The policy of the session's last trial."""
-    policy = recorded_state(folder).policy
-    if policy is None:
-        raise SessionError(f"session {folder.session_id} has no policy: its project was never opened")
-    return policy
 
 
 def replay_case(folder: SessionFolder, case: str, *, on_event: Told) -> SessionState:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from amptui import Project, Scaler
-from tests.engine.diagnosis.told import Batch, Block, Net, Says, ask, batches, rows, trained
+from tests.engine.diagnosis.told import Batch, Net, Says, ask, batches, rows, trained
 
 Made = tuple[Callable[[], Project], Says]
 TABLE: dict[str, Made] = {}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -243,7 +241,9 @@ def nearest_code_of_two() -> Project:
         h = model.enter(rows(1, seed=9))
         block.codes.weight[2:] = -h
         block.codes.weight[0], block.codes.weight[1] = h[0], h[0] * 1.0004
-    return evaluated(model, {"a": -rows(1, seed=9), "b": rows(1, seed=9)}, dtype="bfloat16", criteria=Criteria(atol=0.1, rtol=0.0))
+    return evaluated(
+        model, {"a": -rows(1, seed=9), "b": rows(1, seed=9)}, dtype="bfloat16", criteria=Criteria(atol=0.1, rtol=0.0)
+    )
 
 
 # Decisions
@@ -287,7 +287,9 @@ def rule_for_integers_and_float_tensors() -> Project:
         labels = (out > 0).long() if isinstance(out, torch.FloatTensor) else out.long().clamp(0, 1)
         return labels.tolist()  # type: ignore[no-any-return]
 
-    return evaluated(Net(lambda h: h), {"a": rows() * 0.5}, dtype="bfloat16", decide=decide, criteria=Criteria(atol=0.1, rtol=0.0))
+    return evaluated(
+        Net(lambda h: h), {"a": rows() * 0.5}, dtype="bfloat16", decide=decide, criteria=Criteria(atol=0.1, rtol=0.0)
+    )
 
 
 @fault(kind="decision", stage="decision", case="edge", step=1, module="head")
@@ -301,7 +303,9 @@ def threshold_at_the_edge() -> Project:
     def decide(out: Tensor) -> list[bool]:
         return (out[:, 0].float() > 0.5).tolist()  # type: ignore[no-any-return]
 
-    return evaluated(model, {"clear": torch.ones(1, 4), "edge": torch.full((1, 4), 0.5003)}, dtype="bfloat16", decide=decide)
+    return evaluated(
+        model, {"clear": torch.ones(1, 4), "edge": torch.full((1, 4), 0.5003)}, dtype="bfloat16", decide=decide
+    )
 
 
 # Casts that are not made anew
@@ -329,7 +333,16 @@ def teacher_swapped_into_the_same_module() -> Project:
 # Randomness
 
 
-@fault(kind="randomness", stage="output", module="block", op="dropout", case="a", step=0, fp32_ok=False, verdict="inconclusive")
+@fault(
+    kind="randomness",
+    stage="output",
+    module="block",
+    op="dropout",
+    case="a",
+    step=0,
+    fp32_ok=False,
+    verdict="inconclusive",
+)
 def dropout_that_ignores_eval() -> Project:
     return evaluated(Net(lambda h: F.dropout(h, 0.5)), cases(a=1.0, b=1.0))
 

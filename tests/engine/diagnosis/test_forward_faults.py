@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from amptui import Project
-from tests.engine.diagnosis.told import Batch, Block, Net, Says, ask, batches, rows, trained
+from tests.engine.diagnosis.told import Batch, Block, Net, Says, ask, batches, trained
 
 Made = tuple[Callable[[], Project], Says]
 TABLE: dict[str, Made] = {}

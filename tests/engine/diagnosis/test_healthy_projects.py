@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from amptui import Case, Criteria, Policy, Project, Scaler, Update
-from tests.engine.diagnosis.told import Batch, Block, Net, argmax, ask, batches, brief, evaluated, rows, trained
+from tests.engine.diagnosis.told import Batch, Net, argmax, ask, batches, brief, evaluated, rows, trained
 
 TABLE: dict[str, Callable[[str], Project]] = {}
 
@@ -143,7 +142,9 @@ def top_k_that_closes_the_rest(dtype: str) -> Project:
     def outputs(model: nn.Module, x: Tensor) -> Tensor:
         return model(x)
 
-    return evaluated(Net(gate), {"a": rows(seed=77) * 3}, dtype=dtype, outputs=outputs, criteria=Criteria(atol=0.2, rtol=0.0))
+    return evaluated(
+        Net(gate), {"a": rows(seed=77) * 3}, dtype=dtype, outputs=outputs, criteria=Criteria(atol=0.2, rtol=0.0)
+    )
 
 
 # The scale
@@ -169,7 +170,9 @@ def growth_that_costs_one_update_now_and_then(dtype: str) -> Project:
         return model(batch["x"]).float().square().mean()
 
     scaler = Scaler(init_scale=2.0**14, growth_interval=6) if dtype == "float16" else None
-    return trained(Net(lambda h: h), batches(40), loss=loss, dtype=dtype, scaler=scaler, criteria=Criteria(applied_share=0.7))
+    return trained(
+        Net(lambda h: h), batches(40), loss=loss, dtype=dtype, scaler=scaler, criteria=Criteria(applied_share=0.7)
+    )
 
 
 @healthy
@@ -231,7 +234,10 @@ def sparse_rows_of_an_embedding(dtype: str) -> Project:
         def forward(self, ids: Tensor) -> Tensor:
             return self.head(self.table(ids).mean(1))
 
-    data = [{"x": torch.randint(0, 200, (6, 4), generator=torch.Generator().manual_seed(i)), "y": torch.arange(6) % 3} for i in range(8)]
+    data = [
+        {"x": torch.randint(0, 200, (6, 4), generator=torch.Generator().manual_seed(i)), "y": torch.arange(6) % 3}
+        for i in range(8)
+    ]
     return trained(Words(), data, dtype=dtype)
 
 
@@ -260,7 +266,9 @@ def two_updates_with_one_scale(dtype: str) -> Project:
     return Project(
         model=model,
         updates=[
-            Update(optimizer=torch.optim.SGD(model["a"].parameters(), lr=1e-2), loss=loss_of("a"), name="a", clip_norm=1.0),
+            Update(
+                optimizer=torch.optim.SGD(model["a"].parameters(), lr=1e-2), loss=loss_of("a"), name="a", clip_norm=1.0
+            ),
             Update(optimizer=torch.optim.Adam(model["b"].parameters(), lr=1e-3), loss=loss_of("b"), name="b", every=2),
         ],
         batches=batches(10),
@@ -343,7 +351,9 @@ def differences_in_the_third_digit(dtype: str) -> Project:
 
 @healthy
 def norms_of_every_kind(dtype: str) -> Project:
-    stack = nn.Sequential(nn.LayerNorm(8), nn.Unflatten(1, (2, 4)), nn.InstanceNorm1d(2), nn.GroupNorm(1, 2), nn.Flatten())
+    stack = nn.Sequential(
+        nn.LayerNorm(8), nn.Unflatten(1, (2, 4)), nn.InstanceNorm1d(2), nn.GroupNorm(1, 2), nn.Flatten()
+    )
     return trained(Net(stack), batches(6), dtype=dtype)
 
 
@@ -400,7 +410,11 @@ def losses_of_torch_on_logits(dtype: str) -> Project:
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         z = model(batch["x"]).float()
         hot = F.one_hot(batch["y"], 3).float()
-        return F.binary_cross_entropy_with_logits(z, hot) + F.kl_div(z.log_softmax(-1), hot, reduction="batchmean") + F.huber_loss(z, hot)
+        return (
+            F.binary_cross_entropy_with_logits(z, hot)
+            + F.kl_div(z.log_softmax(-1), hot, reduction="batchmean")
+            + F.huber_loss(z, hot)
+        )
 
     return trained(Net(lambda h: h), batches(8, b5=30.0), loss=loss, dtype=dtype)
 
@@ -425,7 +439,9 @@ def cosine_of_normalised_vectors(dtype: str) -> Project:
 @healthy
 def training_that_wanders_off_by_rounding(dtype: str) -> Project:
     stack = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8))
-    return trained(Net(stack), batches(40), dtype=dtype, lr=0.5, scaler=Scaler(init_scale=256.0) if dtype == "float16" else None)
+    return trained(
+        Net(stack), batches(40), dtype=dtype, lr=0.5, scaler=Scaler(init_scale=256.0) if dtype == "float16" else None
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

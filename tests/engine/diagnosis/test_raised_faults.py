@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from amptui import Project
-from tests.engine.diagnosis.told import Batch, Block, Net, Says, ask, batches, evaluated, rows, trained
+from tests.engine.diagnosis.told import Batch, Net, Says, ask, batches, evaluated, rows, trained
 
 Made = tuple[Callable[[], Project], Says]
 TABLE: dict[str, Made] = {}
