@@ -11,33 +11,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from amptui.findings.finding import Finding
-from amptui.findings.judgement import Row, ScaleCourse, UpdateCounts
+from amptui.findings.judgement import Row
 from amptui.project import Policy
 from amptui.protocol import events as told
 from amptui.protocol.events import Event, StageName
-from amptui.protocol.facts import CaseFigures, Environment, IterationRecord, Pass, UpdateRecord
+from amptui.protocol.facts import CaseFigures, Environment, Pass
 from amptui.session.death import EngineDeath
+from amptui.session.output_lines import OutputLine, continued
+from amptui.session.run_state import RunState as RunState  # noqa: PLC0414 - a part of the state, had from here too
+from amptui.session.run_state import advanced, exact
 
 #: `done` also where the result was bad; `refused`: it could not be run; `failed`: the engine or its process did.
 StageStatus = Literal["running", "done", "refused", "cancelled", "failed"]
 EngineStatus = Literal["starting", "ready", "failed", "ended", "dead"]
 
 OUTPUT_LINES = 500
-LINE_CHARACTERS = 2000
 TRIPS = 200
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputLine:
-    """One printed line as it came; pass it through `safe_text`.
-
-    `ended`: its newline has been printed too; `over`: a carriage return was, what comes next is written over it.
-    """
-
-    stream: Literal["stdout", "stderr"]
-    text: str
-    ended: bool = True
-    over: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,21 +39,11 @@ class CaseState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunState:
-    """One run of the stretch as far as it has come; `counts` by update, exact once the run is done."""
-
-    iterations: int = 0
-    last: IterationRecord | None = None
-    counts: Mapping[str, UpdateCounts] = field(default_factory=dict)
-    scale: ScaleCourse | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrialState:
     """One trial. `trips` holds the last `TRIPS` of `tripped`; `phases` are those of the iteration stepped through."""
 
     started: told.TrialStarted
-    run: RunState = RunState()
+    run: RunState = field(default_factory=RunState)
     phases: tuple[told.PhaseDone, ...] = ()
     trips: tuple[told.GuardTripped, ...] = ()
     tripped: int = 0
@@ -106,7 +85,7 @@ class SessionState:
     # The baseline.
     repeat: told.RepeatProved | None = None
     baseline: told.BaselineDone | None = None
-    baseline_run: RunState = RunState()
+    baseline_run: RunState = field(default_factory=RunState)
     forecast: told.ForecastMade | None = None
     # The criteria: those in force, and every revision of the session.
     proposed: told.CriteriaProposed | None = None
@@ -260,21 +239,9 @@ def _goodbye(state: SessionState, event: told.Goodbye) -> SessionState:
 
 
 def _output(state: SessionState, event: told.OutputCaptured) -> SessionState:
-    lines = list(state.output)
-    pieces = event.text.split("\n")
-    if lines and lines[-1].stream == event.stream and not lines[-1].ended:
-        open_line = lines.pop()
-        pieces[0] = open_line.text + ("\r" if open_line.over else "") + pieces[0]
-    *whole, rest = pieces
-    lines += [_line(event.stream, piece.rstrip("\r")) for piece in whole]
-    if rest:
-        lines.append(replace(_line(event.stream, rest.rstrip("\r")), ended=False, over=rest.endswith("\r")))
+    lines = continued(state.output, event.stream, event.text)
     more = len(lines) - len(state.output)
-    return replace(state, output=tuple(lines[-OUTPUT_LINES:]), output_lines=state.output_lines + more)
-
-
-def _line(stream: Literal["stdout", "stderr"], text: str) -> OutputLine:
-    return OutputLine(stream=stream, text=text.rpartition("\r")[2][:LINE_CHARACTERS])
+    return replace(state, output=lines[-OUTPUT_LINES:], output_lines=state.output_lines + more)
 
 
 def _case(state: SessionState, case: str, **changed: Any) -> SessionState:
@@ -317,47 +284,13 @@ def _trial(state: SessionState, **changed: Any) -> SessionState:
 
 def _iteration(state: SessionState, event: told.IterationDone) -> SessionState:
     if event.run == "baseline":
-        return replace(state, baseline_run=_advanced(state.baseline_run, event.record))
+        return replace(state, baseline_run=advanced(state.baseline_run, event.record))
     trial = state.trial
-    return state if trial is None else _trial(state, run=_advanced(trial.run, event.record))
-
-
-def _advanced(run: RunState, record: IterationRecord) -> RunState:
-    counts = dict(run.counts)
-    for update in record.updates:
-        counts[update.update] = _counted(counts.get(update.update), update)
-    course = run.scale or ScaleCourse(initial=record.scale_before, final=0.0, lowest=record.scale_before)
-    lowest = min(course.lowest, record.scale_after)
-    return RunState(
-        iterations=run.iterations + 1,
-        last=record,
-        counts=counts,
-        scale=replace(course, final=record.scale_after, lowest=lowest),
-    )
-
-
-def _counted(counts: UpdateCounts | None, update: UpdateRecord) -> UpdateCounts:
-    counts = counts or UpdateCounts(name=update.update, iterations=0, applied=0, skipped=0, withheld=0, changed=0)
-    first = counts.first_applied
-    return replace(
-        counts,
-        iterations=counts.iterations + 1,
-        applied=counts.applied + update.applied,
-        skipped=counts.skipped + update.skipped,
-        withheld=counts.withheld + update.withheld,
-        changed=counts.changed + (update.applied and not update.zero_gradient),
-        first_applied=update.step if first is None and update.applied else first,
-        without_gradient=counts.without_gradient + (update.outcome == "no_gradient"),
-    )
-
-
-def _exact(run: RunState, counts: tuple[UpdateCounts, ...], scale: ScaleCourse | None) -> RunState:
-    """The engine's own counts: telemetry that added up to them may have been left out on the line."""
-    return replace(run, counts={count.name: count for count in counts}, scale=scale)
+    return state if trial is None else _trial(state, run=advanced(trial.run, event.record))
 
 
 def _baseline_done(state: SessionState, event: told.BaselineDone) -> SessionState:
-    run = _exact(state.baseline_run, event.counts, None)
+    run = exact(state.baseline_run, event.counts, None)
     return replace(state, baseline=event, baseline_run=run)
 
 
@@ -389,7 +322,7 @@ def _trial_done(state: SessionState, event: told.TrialDone) -> SessionState:
     trial = state.trial
     if trial is None:
         return state
-    return _trial(state, done=event, run=_exact(trial.run, event.counts, event.scaler))
+    return _trial(state, done=event, run=exact(trial.run, event.counts, event.scaler))
 
 
 _STEPS: Mapping[type[Event], Callable[[SessionState, Any], SessionState]] = {

@@ -16,6 +16,7 @@ from amptui.protocol.codec import Floats, decode, encode
 from amptui.protocol.facts import CaseFigures, IterationRecord, UpdateRecord
 from amptui.session import state as states
 from amptui.session.death import EngineDeath
+from amptui.session.output_lines import LINE_CHARACTERS
 from amptui.session.state import SessionState, died, reduce
 from tests.protocol.messages import EVENTS, messages_of
 
@@ -220,7 +221,7 @@ class TestOutput:
 
         assert len(state.output) == states.OUTPUT_LINES
         assert state.output_lines == 3 * 2001
-        assert max(len(line.text) for line in after(output("x" * 10_000)).output) == states.LINE_CHARACTERS
+        assert max(len(line.text) for line in after(output("x" * 10_000)).output) == LINE_CHARACTERS
 
 
 def started() -> told.EngineStarted:
