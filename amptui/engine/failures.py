@@ -44,11 +44,7 @@ class UserCodeError(Exception):
 
     @property
     def message(self) -> str:
-        try:
-            said = str(self.original)
-        except Exception:  # an exception's own __str__ may fail
-            said = "(it cannot say what it is)"
-        return safe_text(said, 1000, lines=True)
+        return safe_text(self.original, 1000, lines=True)
 
     @property
     def where(self) -> str | None:

@@ -203,6 +203,8 @@ def _own_digest(value: Any, inside: frozenset[int]) -> bytes:
 def tensor_bytes(tensor: Tensor) -> bytes:
     """The tensor's elements as bytes, in C order; the same bits give the same bytes, NaN payloads included."""
     flat = tensor.detach().cpu()
+    if flat.is_nested:  # of rows of unequal length, which no dense tensor holds
+        return b"".join(f"{tuple(row.shape)};".encode() + tensor_bytes(row) for row in flat.unbind())
     if flat.layout is not torch.strided:
         flat = flat.to_dense()
     flat = flat.resolve_conj().resolve_neg().contiguous().reshape(-1)

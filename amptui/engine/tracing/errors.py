@@ -22,6 +22,7 @@ from amptui.engine.tracing.source import (
 )
 from amptui.engine.tracing.tape import Phase
 from amptui.engine.tracing.values import TensorFacts
+from amptui.text import text_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +106,7 @@ def _failure_of(error: BaseException, failures: Sequence[Failure]) -> Failure | 
         if any(failure.error is e for e in chain):
             return failure
     for failure in failures:
-        if any(type(failure.error) is type(e) and str(failure.error) == str(e) for e in chain):
+        if any(type(failure.error) is type(e) and text_of(failure.error) == text_of(e) for e in chain):
             return failure
     return None
 
@@ -147,7 +148,7 @@ def _travel(error: BaseException, paths: ModulePaths) -> _Travelled:
 
 
 def _from_traceback(error: BaseException, travelled: _Travelled, outside: str, api: str | None) -> ErrorPlace:
-    line, module, message = travelled.line, travelled.module, str(error)
+    line, module, message = travelled.line, travelled.module, text_of(error)
     phase = "backward" if travelled.in_backward and not travelled.recomputed else "forward"
     if module is None and phase == "forward" and outside == "loss":
         phase = "loss"

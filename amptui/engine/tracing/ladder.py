@@ -15,6 +15,7 @@ from amptui.engine.tracing.module_level import ModuleTracer, origins_by_name
 from amptui.engine.tracing.origin import Origin
 from amptui.engine.tracing.tape import named_tensors
 from amptui.engine.tracing.trace import Tracer
+from amptui.text import text_of
 
 Level = Literal["op", "module", "name"]
 Results = Mapping[str, Tensor | None]
@@ -161,7 +162,7 @@ def _trace_at(
 
 def _is_refusal(error: BaseException) -> bool:
     """Whether torch refused to run this under a dispatch mode (rather than the user's code failing)."""
-    text = str(error)
+    text = text_of(error)
     return any(words in text for words in _NOT_UNDER_A_MODE)
 
 
