@@ -21,6 +21,7 @@ from amptui.ui.dialogs import questions
 from amptui.ui.dialogs.question import Question
 from amptui.ui.engine_room import EngineRoom
 from amptui.ui.keys import KEYS, Key, keymap, textual_bindings
+from amptui.ui.known_failures import first_to_show, known_failures
 from amptui.ui.main_screen import LAYOUT, MainScreen, import_pages
 from amptui.ui.moves import STAGES, Mode, Page, Situation, active
 from amptui.ui.paint import PaintClock
@@ -70,6 +71,7 @@ class AmptuiApp(App[int]):
         self._update = ""
         self._followed: str | None = None
         self._before_help: Page = "project"
+        self._before_diagnosis: Page = "project"
         self._main = MainScreen(start.look, start.keys)
         #: What to print once the terminal is back.
         self.last_words = ""
@@ -209,13 +211,41 @@ class AmptuiApp(App[int]):
     action_stage_7 = _page("report")
     action_output = _page("output")
     action_events = _page("events")
-    action_diagnose = _page("diagnosis")
 
     def action_fall_back(self) -> None:
         self.way_back.ask()
 
     def action_new_engine(self) -> None:
         self.restart_engine()
+
+    def action_diagnose(self) -> None:
+        """`d`: the failure in question; on the diagnosis itself, the next one."""
+        if self._main.page == "diagnosis":
+            stage = self._main.current
+            count = len(known_failures(self.state))
+            stage.chosen = (stage.chosen + 1) % max(count, 1)  # type: ignore[attr-defined]
+            self.repaint()
+            return
+        if self._main.page != "help":
+            self._before_diagnosis = self._main.page
+        self.diagnose(first_to_show(self.state, known_failures(self.state), self._case_under_cursor()))
+
+    def diagnose(self, chosen: int) -> None:
+        """Shows what is known of failure number `chosen`."""
+
+        async def show() -> None:
+            await self._main.go("diagnosis")
+            self._main.current.chosen = chosen  # type: ignore[attr-defined]
+            self.repaint()
+
+        self.run_worker(show(), exclusive=True)
+
+    def _case_under_cursor(self) -> str | None:
+        """The evaluation case of the verdict's row that the cursor is on."""
+        if self._main.page != "verdict":
+            return None
+        row = self._main.current.query_one("#verdict-cases", TablePane).selected
+        return row.id.partition("\0")[0] if row is not None else None
 
     def action_change(self) -> None:
         self.steering.change(self._main.query_one("#criteria-table", TablePane).view.cursor)
@@ -284,6 +314,8 @@ class AmptuiApp(App[int]):
             self._main.minimize()
         elif self._main.page == "help":
             self.go(self._before_help)
+        elif self._main.page == "diagnosis":
+            self.go(self._before_diagnosis)
         elif self._main.page not in STAGES:
             self.go(stage)
         elif self.room.connected:

@@ -46,7 +46,7 @@ KEYS: tuple[Key, ...] = (
     Key("extend", ("t",), "10× longer", "repeat the stretch ten times, unattended, same criteria", "Run", 14),
     Key("cancel", ("C",), "cancel", "end what is running at the next safe point", "Run", 23),
     Key("pause", ("space",), "pause", "pause, resume", "Run", 22),
-    Key("diagnose", ("d",), "diagnose", "replay the failing iteration and find the first bad place", "Trial", 12),
+    Key("diagnose", ("d",), "diagnose", "why it failed: cause, place, replays; again: the next failure", "Trial", 12),
     Key(
         "fall_back",
         ("F",),

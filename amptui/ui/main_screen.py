@@ -126,6 +126,8 @@ class MainScreen(FrugalScreen):
         self._dialog: Dialog | None = None
         self._painted: dict[str, object] = {}
         self._focused_before: LineWidget | None = None
+        #: The pane that was focused on each page when it was left.
+        self._left: dict[Page, LineWidget] = {}
 
     def compose(self) -> ComposeResult:
         yield Bar(self.look, id="title")
@@ -153,6 +155,8 @@ class MainScreen(FrugalScreen):
         """Shows `page`, and makes it first where it has never been looked at."""
         if self.maximized is not None:
             self.minimize()
+        if isinstance(self.focused, LineWidget):
+            self._left[self.page] = self.focused
         switcher = self.query_one(ContentSwitcher)
         if not switcher.query(f"#{page}"):
             await switcher.add_content(page_class(page)(self.look, id=page), set_current=False)
@@ -162,7 +166,10 @@ class MainScreen(FrugalScreen):
 
     def _focus_page(self) -> None:
         panes = [pane for pane in self.current.query(LineWidget) if pane.can_focus and pane.display]
-        prefer = [pane for pane in panes if pane.id in ("criteria-table", "layers")]
+        left = self._left.get(self.page)
+        prefer = [pane for pane in panes if pane is left] or [
+            pane for pane in panes if pane.id in ("criteria-table", "layers")
+        ]
         if self._dialog is None and panes:
             self.set_focus((prefer or panes)[0], scroll_visible=False)
 

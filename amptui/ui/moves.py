@@ -7,6 +7,7 @@ from typing import Literal
 
 from amptui.protocol.events import StageName
 from amptui.session.state import SessionState, TrialState
+from amptui.ui.known_failures import any_failure
 
 Page = Literal[
     "project", "baseline", "criteria", "trial", "verdict", "measure", "report", "output", "events", "help", "diagnosis"
@@ -77,6 +78,8 @@ def active(now: Situation) -> frozenset[str]:
         ids.add("filter")
     if now.page in ("baseline", "trial") and state.project is not None and len(state.project.updates) > 1:
         ids.add("other_update")
+    if any_failure(state):
+        ids.add("diagnose")
     if now.mode == "recorded":
         return frozenset(ids)
     if not now.connected or state.engine in ("dead", "ended", "failed"):
@@ -98,7 +101,7 @@ def _in_trial(now: Situation) -> set[str]:
     if now.state.paused is None:
         return {"pause", "cancel"}
     ids = {"phase", "iteration", "proceed", "until", "pause", "cancel"}
-    return ids | ({"retry", "diagnose"} if now.trip_waits else set())
+    return ids | ({"retry"} if now.trip_waits else set())
 
 
 def _between_stages(now: Situation) -> set[str]:

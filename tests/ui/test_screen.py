@@ -171,11 +171,25 @@ def test_a_trip_says_what_happened_and_offers_the_choices() -> None:
     async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
         await seen(app, pilot, "iteration 1 is held", "The words about bad_gradient.", "r retries at the new scale")
         await pressed(pilot, "d")
-        await seen(app, pilot, "what is known")
+        await seen(app, pilot, "diagnosis", "The words about bad_gradient.")
         await pressed(pilot, "q", "x")
         await seen(app, pilot, "iteration 1 is held", "Why it was skipped")
 
     on_screen(TRIPPED, script, size=(120, 40))
+
+
+def test_back_from_the_diagnosis_is_where_one_was_with_the_same_pane_in_focus() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "5", "tab")
+        focused = app.screen.focused
+        assert focused is not None
+        await pressed(pilot, "d")
+        await seen(app, pilot, "diagnosis")
+        await pressed(pilot, "escape")
+        await seen(app, pilot, "off by")
+        assert app.screen.focused is focused
+
+    on_screen(sessions.rejected(), script, size=(120, 40))
 
 
 def test_the_verdict_shows_its_rows_and_cases() -> None:
@@ -193,8 +207,7 @@ def test_the_screen_follows_the_engine_but_not_away_from_what_is_being_read() ->
         for event in locked():
             app.take(event)
         await settled(pilot)
-        await seen(app, pilot, " events ")
-        assert "criteria locked, revision 1" in screen_text(app)
+        await seen(app, pilot, " events ", "criteria locked, revision 1")
 
     on_screen(MEASURED, script)
 

@@ -1,4 +1,4 @@
-"""What is known about the update that the guard holds back: what was not finite, where, and whether FP32 has it too."""
+"""The diagnosis of one failure: cause, place with its source, the way to what was seen, replays, and what to do."""
 
 from __future__ import annotations
 
@@ -6,42 +6,141 @@ import math
 
 from textual.app import ComposeResult
 
-from amptui.findings.words import scale_text
-from amptui.report import told_verdict
-from amptui.report.figures import figure, name, words
-from amptui.report.page import Page
-from amptui.session.state import SessionState
+from amptui.findings.finding import Finding
+from amptui.findings.words import listed, scale_text
+from amptui.project import Policy
+from amptui.report.figures import figure, name, place, words
+from amptui.report.page import LABEL, Mark, Page, cells
+from amptui.ui.cause_words import cause
+from amptui.ui.known_failures import KnownFailure, known_failures
 from amptui.ui.session_view import SessionView
+from amptui.ui.source_excerpt import excerpt
 from amptui.ui.stages.stage import Shown, Stage
 from amptui.ui.widgets.told import ToldPane
 
+_REPLAYED: dict[str, tuple[Mark, str]] = {
+    "fixed": ("ok", "Fixed: with the source as it is now, this iteration is finite."),
+    "same": ("fail", "Not fixed: it fails in the same place as before."),
+    "other_place": ("warn", "The first place is mended, and now it fails in another one."),
+}
 
-def tell_diagnosis(page: Page, view: SessionView) -> None:
-    """The last trip beside the baseline's same iteration; the findings once there is a verdict."""
-    state = view.state
-    trial = state.trial
-    if trial is None or not trial.trips:
-        page.line("The guard has held no update back in this trial.")
+
+def tell_diagnosis(page: Page, view: SessionView, failure: KnownFailure | None, *, live: bool = True) -> None:
+    """`failure` as far as it is known; `live`: keys that run something may be named."""
+    if failure is None:
+        page.line("Nothing has failed in this session so far.")
         return
-    tripped = trial.trips[-1]
-    record = tripped.record
-    page.marked(
-        "skipped" if record.skipped else "withheld", (f"step {record.step:,}, update {name(record.update)}", "bold")
-    )
-    page.line(words(tripped.words), indent=4)
+    replayed = failure.replayed
+    findings, variations = failure.findings, failure.variations
+    if replayed is not None:
+        mark, said = _REPLAYED[replayed.outcome]
+        page.marked(mark, (said, "bold"))
+        page.field("replay", words(replayed.replayed))
+        page.blank()
+        if replayed.outcome != "fixed":
+            findings = replayed.findings or findings
+        variations = replayed.variations or variations
+    policy = view.state.policy or Policy()
+    fits = any(" at scale " in varied and happened.startswith("finite") for varied, happened in variations)
+    for number, finding in enumerate(findings):
+        if number:
+            page.blank()
+        _tell_finding(page, finding, failure, policy, fits=fits)
+    if not findings:
+        _tell_without_finding(page, view, failure)
+    _tell_variations(page, variations)
+    if failure.tripped is not None:
+        _tell_seen(page, failure)
+    regions = view.state.verdict.fp32_regions if view.state.verdict is not None else ()
+    if live and regions:
+        page.blank()
+        page.field("m", f"repeats the trial with {listed([name(region) for region in regions])} in FP32")
+
+
+def _tell_finding(page: Page, finding: Finding, failure: KnownFailure, policy: Policy, *, fits: bool) -> None:
+    """Cause, advice, place, source, the way to the symptom, evidence."""
+    mark: Mark = "fail" if finding.severity == "fault" else "warn"
+    page.marked(mark, (words(cause(finding, policy.dtype, smaller_scale_fits=fits)), "bold"))
+    settles = fits and failure.tripped is not None and failure.tripped.record.skipped
+    if settles:
+        page.field("to do", "nothing at first: each skip halves the scale until it fits, and no weight is touched")
+    if finding.advice:
+        page.field("if it stays" if settles else "to do", words(finding.advice))
+    if finding.fp32_ok is not None:
+        page.field("in FP32", "does not happen" if finding.fp32_ok else "happens too: look at data, formula and loss")
     page.blank()
-    page.field("outcome", record.outcome.replace("_", " "))
-    page.field("loss", figure(record.loss))
-    page.field("norm", figure(record.norm))
-    page.field("loss scale", scale_text(record.scale))
-    for number, place in enumerate(record.bad[:20]):
-        page.field("" if number else "not finite", name(place))
-    if len(record.bad) > 20:
-        page.field("", f"and {len(record.bad) - 20:,} more")
-    page.field("in FP32", _fp32(view, record.update, record.step))
-    if tripped.retained is not None:
-        page.field("kept as", name(tripped.retained))
-    _tell_findings(page, state)
+    page.field("where", " · ".join(_place(finding, failure)))
+    if finding.line:
+        page.field("line", place(finding.line))
+        _tell_source(page, finding)
+    page.blank()
+    facts = finding.facts
+    steps = []
+    if facts.get("root_op"):
+        root = " ".join(filter(None, (name(facts["root_op"]), _in(facts.get("root_module")), _at(facts))))
+        steps.append(f"it begins with {root}")
+    steps += [words(fact) for fact in finding.evidence]
+    reached = facts.get("reaches")
+    if isinstance(reached, list | tuple) and reached:
+        steps.append(f"what it reaches: {listed([name(one) for one in reached])}")
+    for number, step in enumerate(steps):
+        page.field("" if number else "how it went", step)
+
+
+def _place(finding: Finding, failure: KnownFailure) -> list[str]:
+    step = finding.step if finding.step is not None else failure.step
+    parts = [finding.stage, *_parts(finding.case or failure.case, step, finding.update or failure.update)]
+    parts += [f"module {name(finding.module)}" if finding.module else "", name(finding.op or "")]
+    return [part for part in parts if part]
+
+
+def _parts(case: str | None, step: int | None, update: str | None) -> list[str]:
+    when = f"case {name(case)}" if case else f"step {step:,}" if step is not None else ""
+    return [part for part in (when, f"update {name(update)}" if update else "") if part]
+
+
+def _in(module: object) -> str:
+    return f"in {name(module)}" if module else ""
+
+
+def _at(facts: object) -> str:
+    line = facts.get("root_line") if hasattr(facts, "get") else None
+    return f"({place(line)})" if isinstance(line, str) and line else ""
+
+
+def _tell_source(page: Page, finding: Finding) -> None:
+    """The lines around, as they stand in the file now; else the line as it was when it ran."""
+    lines = excerpt(finding.line or "")
+    ran = finding.facts.get("source")
+    ran = ran.strip() if isinstance(ran, str) else ""
+    for line in lines:
+        _tell_line(page, f"{line.number:>4}", line.text, here=line.here)
+    if not lines and ran:
+        _tell_line(page, "", ran, here=True)
+    here = next((line.text.strip() for line in lines if line.here), None)
+    if here is not None and ran and not (here.startswith(ran) or ran.startswith(here)):
+        page.line((f"The file has changed since; what ran was: {ran}", "yellow"), indent=4)
+
+
+def _tell_line(page: Page, number: str, text: str, *, here: bool) -> None:
+    style = "bold" if here else "dim"
+    page.columns([((">" if here else " ", style), 1), ((number, "dim"), 4), ((text, style), 0)], indent=LABEL)
+
+
+def _tell_without_finding(page: Page, view: SessionView, failure: KnownFailure) -> None:
+    """A trip that was not looked into, or a retained case alone."""
+    if failure.tripped is not None:
+        record = failure.tripped.record
+        mark: Mark = "skipped" if record.skipped else "withheld"
+        page.marked(mark, (words(failure.tripped.words), "bold"))
+        page.field("in FP32", _fp32(view, record.update, record.step))
+        if view.state.verdict is None:
+            page.line("No single place was named here. The verdict's findings sum up all failures.", indent=4)
+        return
+    if failure.retained is not None:
+        page.line("This iteration failed and was kept, so that it can be run again.")
+        page.field("kept as", name(failure.retained))
+        page.field("where", " · ".join(_parts(failure.case, failure.step, failure.update)))
 
 
 def _fp32(view: SessionView, update: str, step: int) -> str:
@@ -49,27 +148,61 @@ def _fp32(view: SessionView, update: str, step: int) -> str:
     if norms is None:
         return "the baseline did not run this iteration"
     finite = all(math.isfinite(norm) for norm in norms)
-    return (
-        "the same iteration is finite" if finite else "the same iteration is not finite either: look at data and loss"
-    )
+    return "the same iteration is finite" if finite else "not finite either: look at data and loss"
 
 
-def _tell_findings(page: Page, state: SessionState) -> None:
-    if state.verdict is None:
-        page.blank()
-        page.line("The findings, with module, operator and source line, come with the verdict.")
+def _tell_variations(page: Page, variations: tuple[tuple[str, str], ...]) -> None:
+    """The table of replays: the same iteration again, one thing varied at a time."""
+    if not variations:
         return
-    for finding in state.findings:
-        page.blank()
-        told_verdict.tell_finding(page, finding)
+    page.blank()
+    page.line(("The same iteration again, with one thing varied", "bold"))
+    width = min(max(cells(varied) for varied, _ in variations), page.width // 2)
+    for varied, happened in variations:
+        style = "green" if happened.startswith("finite") else "red" if happened.startswith("not") else ""
+        page.columns([((varied, "dim"), width), ((happened, style), 0)], indent=4)
+
+
+def _tell_seen(page: Page, failure: KnownFailure) -> None:
+    """What showed it: the update that the guard held back."""
+    assert failure.tripped is not None
+    record = failure.tripped.record
+    page.blank()
+    page.line(("What was seen", "bold"))
+    if failure.findings:
+        page.field("the guard", words(failure.tripped.words))
+    page.field("loss", figure(record.loss))
+    page.field("norm", f"{figure(record.norm)} · loss scale {scale_text(record.scale)}")
+    if record.bad:
+        page.field("not finite", listed([name(bad) for bad in record.bad], 6))
+    if failure.retained is not None:
+        page.field("kept as", name(failure.retained))
 
 
 class DiagnosisStage(Stage):
+    #: Which of the known failures is shown.
+    chosen = 0
+
     def compose(self) -> ComposeResult:
         yield ToldPane(self.look, id="diagnosis-told")
 
     def show(self, shown: Shown) -> None:
-        view = shown.view
-        trial = view.state.trial
-        version = (trial.trips if trial is not None else None, view.state.verdict)
-        self.query_one(ToldPane).show("what is known", version, lambda page: tell_diagnosis(page, view))
+        view, state = shown.view, shown.view.state
+        failures = known_failures(state)
+        self.chosen = min(self.chosen, max(len(failures) - 1, 0))
+        failure = failures[self.chosen] if failures else None
+        count = f"   {self.chosen + 1} of {len(failures)}" if len(failures) > 1 else ""
+        trial = state.trial
+        version = (
+            trial.trips if trial is not None else None,
+            trial.diagnoses if trial is not None else None,
+            state.verdict,
+            state.retained,
+            state.replayed,
+            state.refusal,
+            int(shown.situation.engine_waits),
+        )
+        live = shown.situation.engine_waits
+        self.query_one(ToldPane).show(
+            f"diagnosis{count}", version, lambda page: tell_diagnosis(page, view, failure, live=live)
+        )

@@ -1,0 +1,159 @@
+"""The diagnosis of a failure: what happened in plain words, where, on what evidence, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from amptui.findings.finding import Finding, Kind
+from amptui.protocol import events as told
+from amptui.protocol.recalling import Recalled
+from amptui.ui.cause_words import cause
+from amptui.ui.known_failures import any_failure, first_to_show, known_failures
+from amptui.ui.raster.line import plain
+from amptui.ui.session_view import SessionView
+from amptui.ui.stages.diagnosis import tell_diagnosis
+from amptui.ui.told_page import told_lines
+from tests.report import sessions
+from tests.report.stages import Told, iteration, locked, opened, trial_started, trip
+
+RUNNING: Told = (*opened(), *locked(), *trial_started(), iteration(0))
+PAUSED = told.Paused(step=1, why="the guard held an update back")
+FINDING = Finding(
+    kind="overflow",
+    severity="fault",
+    stage="forward",
+    step=1,
+    update="main",
+    module="norm",
+    op="bmm",
+    fp32_ok=True,
+    evidence=("bmm is inf in float16", "from there: mse_loss in loss"),
+    advice="Keep this in FP32.",
+    facts={"source": "y = x @ x", "root_op": "exp", "root_module": "head", "reaches": ["output loss"]},
+)
+VARIATIONS = (("as it ran: float16, scale 2^16", "not finite"), ("true FP32, no scaling", "finite"))
+DIAGNOSED = told.Diagnosed(
+    step=1, update="main", case=None, retained="kept-1", findings=(FINDING,), variations=VARIATIONS
+)
+
+
+def view_of(*events: object) -> SessionView:
+    view = SessionView()
+    view.take_all(events)  # type: ignore[arg-type]
+    return view
+
+
+def text_of(view: SessionView, number: int = 0, width: int = 80) -> str:
+    failures = known_failures(view.state)
+    lines = told_lines(lambda page: tell_diagnosis(page, view, failures[number] if failures else None), width)
+    return " ".join(" ".join(plain(line) for line in lines).split())
+
+
+def test_a_trip_that_was_looked_into_says_cause_place_way_replays_and_advice() -> None:
+    text = text_of(view_of(*RUNNING, DIAGNOSED, trip(1), PAUSED))
+    for said in (
+        "A number became too large for float16 (it ends at 65,504) and turned into infinity: bmm in norm.",
+        "forward · step 1 · update main · module norm · bmm",
+        "it begins with exp in head",
+        "from there: mse_loss in loss",
+        "what it reaches: output loss",
+        "true FP32, no scaling finite",
+        "in FP32 does not happen",
+        "to do Keep this in FP32.",
+        "the guard The words about bad_gradient.",
+    ):
+        assert said in text
+    assert text.index("A number became") < text.index("to do") < text.index("it begins with") < text.index("true FP32")
+
+
+def test_where_only_the_scale_is_too_large_nothing_is_to_be_done_while_it_settles() -> None:
+    fits = replace(
+        DIAGNOSED,
+        findings=(replace(FINDING, stage="gradient"),),
+        variations=(*VARIATIONS, ("float16 at scale 2^8", "finite: the largest that fits")),
+    )
+    text = text_of(view_of(*RUNNING, fits, trip(1), PAUSED))
+    assert "multiplied by a factor, the loss scale" in text
+    assert "to do nothing at first: each skip halves the scale" in text
+    assert "if it stays Keep this in FP32." in text
+
+
+def test_the_source_is_shown_around_the_line_and_a_change_since_is_said(tmp_path: Path) -> None:
+    source = tmp_path / "a.py"
+    source.write_text("def f(x):\n    y = x @ x\n    return y\n")
+    at_line = replace(DIAGNOSED, findings=(replace(FINDING, line=f"{source}:2"),))
+    text = text_of(view_of(*RUNNING, at_line, trip(1), PAUSED), width=200)
+    assert "1 def f(x): > 2 y = x @ x 3 return y" in text
+    assert "has changed" not in text
+    source.write_text("def f(x):\n    y = x.float() @ x\n    return y\n")
+    text = text_of(view_of(*RUNNING, at_line, trip(1), PAUSED), width=200)
+    assert "The file has changed since; what ran was: y = x @ x" in text
+    source.unlink()
+    assert "> y = x @ x" in text_of(view_of(*RUNNING, at_line, trip(1), PAUSED), width=200)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "says"),
+    [("fixed", "Fixed:"), ("same", "Not fixed: it fails in the same place"), ("other_place", "in another one")],
+)
+def test_a_replay_says_first_what_became_of_the_failure(outcome: Recalled, says: str) -> None:
+    kept = told.CaseRetained(
+        id="kept-1", step=1, update="main", case=None, outcome="bad_loss", path="kept-1.pt", bytes=1
+    )
+    replayed = told.CaseReplayed(
+        id="kept-1",
+        step=1,
+        update="main",
+        outcome=outcome,
+        replayed="bit for bit",
+        findings=(),
+    )
+    text = text_of(view_of(*RUNNING, kept, replayed))
+    assert says in text[:80]
+    assert "kept-1" in text
+
+
+def test_failures_are_listed_once_and_the_one_in_question_comes_first() -> None:
+    state = view_of(*RUNNING, DIAGNOSED, trip(1), replace(DIAGNOSED, step=3, retained="kept-3"), trip(3), trip(4)).state
+    failures = known_failures(state)
+    assert [failure.step for failure in failures] == [1, 3, 4]
+    assert failures[first_to_show(view_of(*RUNNING, DIAGNOSED, trip(1), trip(2), PAUSED).state, failures)].step == 1
+    paused = view_of(*RUNNING, DIAGNOSED, trip(1), trip(2), PAUSED).state
+    assert known_failures(paused)[first_to_show(paused, known_failures(paused))].step == 2
+
+
+def test_a_verdicts_fault_is_what_d_shows_and_a_case_row_its_own_finding() -> None:
+    state = view_of(*sessions.rejected()).state
+    failures = known_failures(state)
+    shown = failures[first_to_show(state, failures)]
+    fault = next(finding for finding in state.findings if finding.severity == "fault")
+    assert fault in shown.findings
+    assert any_failure(state)
+    assert not any_failure(view_of(*opened()).state)
+    assert text_of(view_of(*opened())) == "Nothing has failed in this session so far."
+
+
+@pytest.mark.parametrize("kind", Kind.__args__)  # type: ignore[attr-defined]
+def test_every_kind_has_a_sentence_of_its_own_that_names_the_place(kind: Kind) -> None:
+    said = cause(replace(FINDING, kind=kind), "bfloat16")
+    assert said.endswith(": bmm in norm.")
+    assert "{" not in said
+    others = {cause(replace(FINDING, kind=other), "bfloat16") for other in Kind.__args__ if other != kind}  # type: ignore[attr-defined]
+    assert said not in others
+
+
+def test_foreign_text_is_made_safe() -> None:
+    evil = "\x1b[31mx\x9b2J"
+    hostile = replace(
+        DIAGNOSED,
+        findings=(
+            replace(FINDING, module=evil, evidence=(evil,), advice=evil, facts={"source": evil, "root_op": evil}),
+        ),
+        variations=((evil, evil),),
+    )
+    text = text_of(view_of(*RUNNING, hostile, trip(1), PAUSED))
+    assert "\x1b" not in text
+    assert "\x9b" not in text
