@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from amptui.engine.tracing.source import frames_of, is_own_code, is_user_code
+from amptui.engine.tracing.source import frames_of, is_own_code, is_user_code, plain_file
 from amptui.text import safe_text
-
 
 #: The innermost frames are told; an endless recursion has any number of them.
 FRAMES = 50
@@ -74,7 +73,7 @@ def user_code(phase: str, **where: Any) -> Iterator[None]:
 def user_frames(error: BaseException) -> list[tuple[str, str]]:
     """(`file:line`, function) of every user frame of the traceback, outermost first."""
     return [
-        (f"{frame.f_code.co_filename}:{line}", frame.f_code.co_name)
+        (f"{plain_file(frame.f_code.co_filename)}:{line}", frame.f_code.co_name)
         for frame, line in frames_of(error.__traceback__)
         if is_user_code(frame.f_code)
     ]
@@ -84,7 +83,7 @@ def raised_by_user(error: BaseException) -> str | None:
     """`file:line` where it was the user's code that raised, and not amptui's (or torch under it); None otherwise."""
     for frame, line in reversed(frames_of(error.__traceback__)):
         if is_user_code(frame.f_code):
-            return f"{frame.f_code.co_filename}:{line}"
+            return f"{plain_file(frame.f_code.co_filename)}:{line}"
         if is_own_code(frame.f_code):
             return None
     return None
@@ -98,4 +97,4 @@ def defined_at(function: Any) -> str | None:
     code = getattr(function, "__code__", None) or getattr(getattr(function, "__func__", None), "__code__", None)
     if code is None:
         code = getattr(vars(type(function)).get("__call__"), "__code__", None)  # an object that can be called
-    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else None
+    return f"{plain_file(code.co_filename)}:{code.co_firstlineno}" if code is not None else None

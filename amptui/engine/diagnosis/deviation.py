@@ -123,7 +123,7 @@ def _without_cast_cache() -> Iterator[None]:
 def _mend(*modules: str, observed: Observed, mends: Mends) -> Mend:
     """The first of these modules (or of what is around them) that mends the run as an FP32 region."""
     for module in modules:
-        found = first_that_mends(module, mends, observed.live, "right")
+        found = first_that_mends(module, mends, observed.live, "within its tolerance")
         if found.regions:
             return found
     return Mend()

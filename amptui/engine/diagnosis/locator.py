@@ -128,13 +128,15 @@ class Locator:
             half_in_fp32 = _half_places(healthy.blame(outputs=healthy.value))
         traced = trace_case(live, case, self.policy, self.bench.rng)
         origins = traced.blame(outputs=traced.value, accepted=self.accepted) if traced.reproduced else ()
-        self.found += findings_of_origins(
-            origins,
-            Setting(dtype=self.policy.dtype, fp32_ok=fp32_finite, half_in_fp32=half_in_fp32),
-            step=evaluated.index,
-            case=case.id,
-            replayed="the case was evaluated once more",
-            mend=mend_of(origins, lambda regions: self._case_with(case, regions), live) if fp32_finite else None,
+        self._add_new(
+            findings_of_origins(
+                origins,
+                Setting(dtype=self.policy.dtype, fp32_ok=fp32_finite, half_in_fp32=half_in_fp32),
+                step=evaluated.index,
+                case=case.id,
+                replayed="the case was evaluated once more",
+                mend=mend_of(origins, lambda regions: self._case_with(case, regions), live) if fp32_finite else None,
+            )
         )
 
     def _case_with(self, case: Case, regions: tuple[str, ...]) -> Sequence[Origin]:
@@ -153,15 +155,19 @@ class Locator:
         observed = observed_case(self.bench, self.policy, evaluated)
         mends = functools.partial(self._case_holds, evaluated.case)
         if not decision_alone:
-            self.found += why_it_deviates(observed, mends)
+            self._add_new(why_it_deviates(observed, mends))
             return
         if self._case_holds(evaluated.case, widened=True):
-            self.found.append(decision_by_dtype(observed))
+            self._add_new((decision_by_dtype(observed),))
             return
         inside = why_it_deviates(observed, mends)
-        self.found += tuple(replace(finding, stage="decision", kind="decision") for finding in inside)
-        if not inside:
-            self.found += decision_by_rounding(observed, mends)
+        told = tuple(replace(finding, stage="decision", kind="decision") for finding in inside)
+        self._add_new(told or decision_by_rounding(observed, mends))
+
+    def _add_new(self, findings: Sequence[Finding]) -> None:
+        """Adds what no earlier case has shown at the same place, with the same mend."""
+        known = {_what(finding) for finding in self.found}
+        self.found += [finding for finding in findings if _what(finding) not in known]
 
     def _case_holds(self, case: Case, regions: tuple[str, ...] = (), *, widened: bool = False) -> bool:
         """Whether the case stays within the criteria with these regions, or with its outputs cast to float32."""
@@ -291,6 +297,11 @@ class Locator:
                     self.accepted |= fp32.sites()
                 return frozenset()
             return _half_places(origins_of_window(fp32, frozenset()))
+
+
+def _what(finding: Finding) -> tuple[object, ...]:
+    regions = finding.facts.get("fp32_regions", ())
+    return finding.kind, finding.stage, finding.module, finding.op, finding.line, str(regions), finding.case is None
 
 
 def _half_places(origins: Sequence[Origin]) -> frozenset[tuple[str, str, str | None]]:

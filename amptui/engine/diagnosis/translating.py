@@ -70,7 +70,7 @@ def findings_of_origins(
 
     `mend` is what a search for FP32 regions proved; it belongs to all origins, and is told with the first.
     """
-    told = list(origins)[:TOLD]
+    told = _told_once(origins)[:TOLD]
     return tuple(
         Finding(
             kind=kind_of(origin, setting),
@@ -93,6 +93,16 @@ def findings_of_origins(
         )
         for number, origin in enumerate(told)
     )
+
+
+def _told_once(origins: Iterable[Origin]) -> list[Origin]:
+    """Without the gradient of what already went wrong in forward."""
+    told: list[Origin] = []
+    for origin in origins:
+        known = any((o.op, o.line) == (origin.op, origin.line) for o in told)
+        if not (known and origin.phase == "backward"):
+            told.append(origin)
+    return told
 
 
 def kind_of(origin: Origin, setting: Setting) -> Kind:
@@ -135,9 +145,8 @@ def evidence_of(origin: Origin, setting: Setting) -> tuple[str, ...]:
     else:
         made = " and ".join(origin.kinds) or "zero"
         slope = "the gradient of " if origin.phase == "backward" else ""
-        facts.append(
-            f"{slope}{origin.op} is {made} in {origin.dtype}" + (f": {origin.source}" if origin.source else "")
-        )
+        text = f": {origin.source}" if origin.source else ""
+        facts.append(f"{slope}{_called(origin)} is {made} in {origin.dtype}{text}")
         facts.extend(_range(fact) for fact in _telling(origin))
         if origin.exact is not None and setting.fp32_ok:
             facts.append(f"the exact result is {origin.exact:.4g}, {_reach(origin)}")
@@ -152,6 +161,12 @@ def evidence_of(origin: Origin, setting: Setting) -> tuple[str, ...]:
     if origin.cuda is not None:
         facts.append(f"on CUDA, autocast runs this op in {origin.cuda}")
     return tuple(facts)
+
+
+def _called(origin: Origin) -> str:
+    """The op by the name that the user's code calls it by, where that is another one."""
+    api = (origin.api or "").strip("_")
+    return f"{api} ({origin.op})" if api and api != origin.op.strip("_") else origin.op
 
 
 def _telling(origin: Origin) -> list[TensorFacts]:
@@ -189,7 +204,9 @@ def _how(origin: Origin) -> str:
 def _range(fact: TensorFacts) -> str:
     """`weights fc.weight float32 (4, 8) from -1.5 to 2`, the finite extremes and what is not finite."""
     shown = f"{fact.name or 'input'} {fact.dtype} {fact.shape}"
-    if fact.low is not None and fact.high is not None:
+    if fact.low is not None and fact.low == fact.high:
+        shown += f", {fact.low:.4g} everywhere" if fact.shape else f", {fact.low:.4g}"
+    elif fact.low is not None and fact.high is not None:
         shown += f" from {fact.low:.4g} to {fact.high:.4g}"
     return shown + (f", holds {' and '.join(fact.kinds)}" if fact.kinds else "")
 
@@ -289,7 +306,7 @@ def finding_of_error(
         line=place.line or where,
         fp32_ok=True,
         evidence=(
-            f"{place.error_type} in {place.phase}: {safe_text(place.message, 300)}",
+            f"{place.error_type}: {safe_text(place.message, 300)}",
             *inputs,
             *((mend.words,) if mend is not None and mend.words else ()),
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import linecache
+import os
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -31,12 +32,18 @@ class Line:
     function: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.number}"
+        return f"{plain_file(self.file)}:{self.number}"
 
     @property
     def text(self) -> str:
         """The line itself without indentation; empty where the file cannot be read."""
         return linecache.getline(self.file, self.number).strip()
+
+
+@functools.cache
+def plain_file(file: str) -> str:
+    """The path without `.` and `..` in it."""
+    return os.path.normpath(file)
 
 
 @functools.cache

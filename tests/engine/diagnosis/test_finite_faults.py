@@ -1,4 +1,4 @@
-"""Outputs, losses and decisions that are finite and wrong: hidden overflow, lost digits, flipped choices, stale casts."""
+"""Outputs, losses and decisions that are finite and wrong: hidden overflow, lost digits, flipped choices."""
 
 from __future__ import annotations
 
