@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from amptui import Policy, Project, Scaler, Update
+from amptui.engine.course import run_stretch
 from amptui.engine.iteration import Choice, GuardedRun, Phase
 from amptui.engine.live import LiveProject
 from amptui.engine.opening import open_project
-from amptui.engine.course import run_stretch
 from amptui.engine.tape import RngTape
 from amptui.protocol.facts import IterationRecord
 

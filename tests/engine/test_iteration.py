@@ -246,7 +246,7 @@ def test_a_collapsed_scale_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_norm_that_overflows_with_finite_gradients_is_told_apart(tmp_path: Path) -> None:
-    model, project = one_layer(lambda m, b: Times.apply(m(b[0]).float(), 1e30).sum(), count=1, clip_norm=1.0)
+    _, project = one_layer(lambda m, b: Times.apply(m(b[0]).float(), 1e30).sum(), count=1, clip_norm=1.0)
     left = guarded(opened(project, tmp_path), Policy(autocast=False, scaler=None))
     [record] = left.records[0].updates
     assert record.outcome == "norm_overflow"

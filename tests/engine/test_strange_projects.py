@@ -110,7 +110,12 @@ def no_foreach() -> tuple[Any, list[Update]]:
 def gradient_hooks() -> tuple[Any, list[Update]]:
     model = Net()
     model.head.weight.register_hook(lambda gradient: gradient * 0.5)
-    model.enter.weight.register_post_accumulate_grad_hook(lambda p: None if p.grad.mul_(2.0) is None else None)
+
+    def doubled(parameter: Tensor) -> None:
+        assert parameter.grad is not None
+        parameter.grad.mul_(2.0)
+
+    model.enter.weight.register_post_accumulate_grad_hook(doubled)
     return model, [Update(optimizer=adamw(model.parameters()), loss=weighted_loss)]
 
 
