@@ -164,9 +164,8 @@ def _batches_of(live: LiveProject, case: Retained) -> Iterator[Any]:
     known = case.step < live.batches.iterations
     own = list(live.batches.window(case.step)) if known and len(case.batches) == live.accumulate else []
     for number, kept in enumerate(case.batches):
-        if not (isinstance(kept, dict) and set(kept) == {"tensors"}):
-            yield kept
-        elif number < len(own) and isinstance(own[number], dict):
+        tensors_alone = isinstance(kept, dict) and set(kept) == {"tensors"}
+        if not tensors_alone or (number < len(own) and isinstance(own[number], dict)):
             yield kept
         else:
             yield _filled(copied(own[number], None) if number < len(own) else None, kept["tensors"])

@@ -23,9 +23,9 @@ def say_verified(report: VerifyReport) -> str:
 
 def say_exported(exported: Exported) -> str:
     shown = safe_text(exported.path, 4096)
+    size = f"{exported.tensors:,} tensors, {exported.bytes:,} bytes"
     lines = [
-        f"{shown}: checkpoint {exported.name}, {exported.tensors:,} tensors, {exported.bytes:,} bytes, "
-        "every byte verified",
+        f"{shown}: checkpoint {exported.name}, {size}, every byte verified",
         f"sha256 {exported.sha256}",
         f'Load it with torch.load({shown!r}, weights_only=True); the weights are under "model".',
     ]

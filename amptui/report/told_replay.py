@@ -20,8 +20,8 @@ def list_retained(session: str, cases: Sequence[CaseRetained]) -> str:
     if not cases:
         return f"session {safe_text(session)} retained no case: no update was held back"
     lines = [
-        f"{safe_text(kept.id)}   step {kept.step}   update {safe_text(kept.update)}   {kept.outcome}   {size(kept.bytes)}"
-        for kept in cases
+        f"{safe_text(one.id)}   step {one.step}   update {safe_text(one.update)}   {one.outcome}   {size(one.bytes)}"
+        for one in cases
     ]
     return "\n".join([*lines, "", f"amptui replay {safe_text(cases[0].id)} --session {safe_text(session)}"])
 
