@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from amptui.commands.options import say
+from amptui.commands.options import FAILED, say
 from amptui.report.command import report as write_report
 from amptui.report.restored import say_exported, say_verified
 from amptui.report.told_replay import list_retained, say_replayed
@@ -23,6 +23,8 @@ def restore(given: argparse.Namespace) -> int:
         if given.verify:
             report = verify(folder)
             print(say_verified(report))
+            if not report.checkpoints and not report.store_problem:
+                return FAILED  # there is nothing to verify
             return 0 if report.ok else 1
         if given.output is None:
             return say("write -o FILE to get the checkpoint, or --verify to check it")

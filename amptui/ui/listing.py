@@ -50,7 +50,8 @@ def _read(folder: SessionFolder) -> tuple[str, str, str]:
             except ProtocolError:
                 continue
             if isinstance(event, ProjectOpened):
-                project, dtype, ended = safe_text(event.name, 40), event.policy.dtype, "no verdict"
+                project, dtype = safe_text(event.name, 40), event.policy.dtype
+                ended = "no verdict" if ended == "no project was opened" else ended  # opened again: to replay, to go on
             elif isinstance(event, VerdictReached):
                 ended = event.verdict
             elif isinstance(event, CheckpointWritten) and ended == "no project was opened":
