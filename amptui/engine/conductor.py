@@ -55,6 +55,7 @@ from amptui.protocol.events import (
     CheckpointWritten,
     CriteriaLocked,
     CriteriaProposed,
+    Diagnosed,
     EngineStarted,
     Event,
     FellBack,
@@ -287,15 +288,15 @@ class Conductor:
         self.emit(recall(bench.live, bench.start, path, self._told_findings()))
 
     def _told_findings(self) -> tuple[Finding, ...]:
-        """The findings of every verdict of this session so far, also of engines before this one."""
+        """The findings of every trip and verdict of this session so far, also of engines before this one."""
         store = self.outbox.store
         if store is None:
             return ()
         return tuple(
             finding
             for event in store.events()
-            if event.kind == VerdictReached.__name__
-            for finding in cast(VerdictReached, decode(event.body)).findings
+            if event.kind in (VerdictReached.__name__, Diagnosed.__name__)
+            for finding in cast("VerdictReached | Diagnosed", decode(event.body)).findings
         )
 
     def fall_back(self) -> None:

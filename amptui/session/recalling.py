@@ -35,13 +35,19 @@ def retained_cases(folder: SessionFolder) -> tuple[CaseRetained, ...]:
         return tuple(cast(CaseRetained, decode(record.body)) for record in store.retained())
 
 
-def opened_with(folder: SessionFolder) -> OpenProject:
-    """How the session's project was opened. Raises SessionError where it never was."""
+def recorded_opening(folder: SessionFolder) -> OpenProject | None:
+    """How the session's project was opened last; None where it never was. Raises SessionError."""
     with Store.read(folder) as store:
         said = store.meta().get(OPENED_WITH)
-    if said is None:
+    return None if said is None else cast(OpenProject, decode(said))
+
+
+def opened_with(folder: SessionFolder) -> OpenProject:
+    """How the session's project was opened. Raises SessionError where it never was."""
+    command = recorded_opening(folder)
+    if command is None:
         raise SessionError(f"session {folder.session_id} never opened its project: there is nothing to open again")
-    return cast(OpenProject, decode(said))
+    return command
 
 
 def named_case(folder: SessionFolder, case: str) -> CaseRetained:

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.screen import Screen as TextualScreen
 
 from amptui.project import Criteria
-from amptui.protocol.commands import Command
+from amptui.protocol.commands import Cancel, Command, FallBack
 from amptui.protocol.events import Event
 from amptui.session.death import EngineDeath
 from amptui.session.errors import SessionError
@@ -21,10 +21,11 @@ from amptui.ui.dialogs import questions
 from amptui.ui.dialogs.question import Question
 from amptui.ui.engine_room import EngineRoom
 from amptui.ui.keys import KEYS, Key, keymap, textual_bindings
-from amptui.ui.known_failures import first_to_show, known_failures
+from amptui.ui.known_failures import KnownFailure, first_to_show, known_failures
 from amptui.ui.main_screen import LAYOUT, MainScreen, import_pages
 from amptui.ui.moves import STAGES, Mode, Page, Situation, active
 from amptui.ui.paint import PaintClock
+from amptui.ui.reload import Reload, case_to_replay
 from amptui.ui.session_view import SessionView
 from amptui.ui.stages.stage import Shown
 from amptui.ui.start import Start
@@ -68,6 +69,7 @@ class AmptuiApp(App[int]):
         self.room = EngineRoom(start.folder, start.settings, self.take)
         self.steering = Steering(self)
         self.way_back = WayBack(self)
+        self.reload = Reload(self)
         self._update = ""
         self._followed: str | None = None
         self._before_help: Page = "project"
@@ -111,6 +113,7 @@ class AmptuiApp(App[int]):
         """One thing that was told."""
         self.view.take(event)
         self.way_back.notice(event)
+        self.reload.notice(event)
         self.repaint()
 
     def repaint(self) -> None:
@@ -132,7 +135,7 @@ class AmptuiApp(App[int]):
             return
         before, self._followed = self._followed, stage
         looks_on = self._main.page in (before, "project", STAGES[STAGES.index(stage) - 1])
-        if looks_on and not self.way_back.underway:
+        if looks_on and not self.way_back.underway and not self.reload.underway:
             self.go(stage)
 
     @property
@@ -141,7 +144,8 @@ class AmptuiApp(App[int]):
         starting = self.view.state.engine == "starting"
         connected = self.room.connected or starting
         falling_back, can_start = self.way_back.underway, self.room.can_start
-        return Situation(self.view.state, self._main.page, mode, connected, falling_back, can_start)
+        reloading = self.reload.underway
+        return Situation(self.view.state, self._main.page, mode, connected, falling_back, reloading, can_start)
 
     # What steering and the way back need.
 
@@ -154,6 +158,8 @@ class AmptuiApp(App[int]):
         return self.room.connected
 
     def send(self, command: Command) -> None:
+        if isinstance(command, Cancel | FallBack):
+            self.reload.give_up()
         self.room.send(command)
         self.repaint()
 
@@ -183,6 +189,30 @@ class AmptuiApp(App[int]):
     def restart_engine(self) -> None:
         if self.room.can_start:
             self.run_worker(self.room.restart(), group="engine", exclusive=True)
+
+    def show_failure(self, retained: str) -> None:
+        """The diagnosis of a retained case, over the page that is looked at."""
+        self._followed = self.view.state.stage
+        for number, failure in enumerate(known_failures(self.state)):
+            if failure.retained == retained:
+                self.diagnose(number)
+                return
+
+    @property
+    def _looked_at(self) -> KnownFailure | None:
+        """The failure on the diagnosis page, if one looks at it."""
+        if self._main.page != "diagnosis":
+            return None
+        failures = known_failures(self.state)
+        chosen: int = self._main.current.chosen  # type: ignore[attr-defined]
+        return failures[chosen] if chosen < len(failures) else None
+
+    @property
+    def line_looked_at(self) -> str | None:
+        """`file:line` of the failure on the diagnosis page."""
+        looked_at = self._looked_at
+        findings = looked_at.findings if looked_at is not None else ()
+        return next((finding.line for finding in findings if finding.line), None)
 
     # Keys.
 
@@ -218,6 +248,11 @@ class AmptuiApp(App[int]):
     def action_new_engine(self) -> None:
         self.restart_engine()
 
+    def action_reload(self) -> None:
+        looked_at = self._looked_at
+        self.reload.begin(case_to_replay(self.state, looked_at.retained if looked_at is not None else None))
+        self.repaint()
+
     def action_diagnose(self) -> None:
         """`d`: the failure in question; on the diagnosis itself, the next one."""
         if self._main.page == "diagnosis":
@@ -226,12 +261,13 @@ class AmptuiApp(App[int]):
             stage.chosen = (stage.chosen + 1) % max(count, 1)  # type: ignore[attr-defined]
             self.repaint()
             return
-        if self._main.page != "help":
-            self._before_diagnosis = self._main.page
         self.diagnose(first_to_show(self.state, known_failures(self.state), self._case_under_cursor()))
 
     def diagnose(self, chosen: int) -> None:
         """Shows what is known of failure number `chosen`."""
+
+        if self._main.page not in ("help", "diagnosis"):
+            self._before_diagnosis = self._main.page
 
         async def show() -> None:
             await self._main.go("diagnosis")

@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 _TAKE_LINE = ("vi", "vim", "nvim", "view", "nano", "emacs", "emacsclient", "micro", "kak", "joe", "ne", "mg", "jed")
 
 
-def source_line(state: SessionState) -> str | None:
-    """`file:line` of what is most in question: a finding's, a failure's, the loss function's, the project's."""
+def source_line(state: SessionState, looked_at: str | None = None) -> str | None:
+    """`file:line` of what is most in question: `looked_at`, a finding's, a failure's, the loss's, the project's."""
+    if looked_at is not None:
+        return looked_at
     for finding in state.findings:
         if finding.line:
             return finding.line
+    for diagnosed in reversed(state.trial.diagnoses if state.trial is not None else ()):
+        for finding in diagnosed.findings:
+            if finding.line:
+                return finding.line
     for failure in reversed(state.failures):
         if failure.where:
             return failure.where
@@ -48,7 +54,7 @@ def editor_command(where: str, environ: Mapping[str, str] = os.environ) -> list[
 
 def edit_source(app: AmptuiApp) -> None:
     """Opens the line; afterwards says how the change comes into effect."""
-    where = source_line(app.state)
+    where = source_line(app.state, app.line_looked_at)
     if where is None:
         app.notify("There is no source line to open yet.", severity="warning", markup=False)
         return
@@ -60,4 +66,12 @@ def edit_source(app: AmptuiApp) -> None:
         reason = safe_text(error.strerror or error)
         app.notify(f"{safe_text(command[0])} cannot be run ({reason}): set EDITOR", severity="error", markup=False)
         return
-    app.notify("The engine still runs the code that it loaded; leave and run again to judge the change.", markup=False)
+    app.notify(after_edit(can_reload=app.situation.can_reload), markup=False)
+
+
+def after_edit(*, can_reload: bool) -> str:
+    """How a change comes into effect."""
+    loaded = "The engine still has the code that it loaded."
+    if can_reload:
+        return f"{loaded} R loads it anew and replays the failed iteration first."
+    return f"{loaded} A new amptui run judges the change."

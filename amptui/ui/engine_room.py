@@ -13,7 +13,7 @@ from amptui.session.death import EngineDeath
 from amptui.session.errors import SessionError
 
 if TYPE_CHECKING:
-    from amptui.protocol.commands import Command
+    from amptui.protocol.commands import Command, OpenProject
     from amptui.session.folder import SessionFolder
     from amptui.spec.run_settings import RunSettings
     from amptui.ui.engine_link import EngineLink, Told
@@ -38,6 +38,9 @@ class EngineRoom:
         self._deliver = deliver
         self._link: EngineLink | None = None
         self._open_next = False
+        #: How the session's project was opened, and by which interpreter: what is known after attaching.
+        self._opened_with: OpenProject | None = None
+        self._python: str | None = None
 
     @property
     def connected(self) -> bool:
@@ -46,7 +49,7 @@ class EngineRoom:
     @property
     def can_start(self) -> bool:
         """Whether it is known what an engine would have to open."""
-        return self._settings is not None
+        return self._settings is not None or self._opened_with is not None
 
     def send(self, command: Command) -> None:
         if self._link is not None:
@@ -57,9 +60,9 @@ class EngineRoom:
         from amptui.session.process import EngineProcess  # noqa: PLC0415
         from amptui.ui.engine_link import EngineLink  # noqa: PLC0415
 
-        assert self._settings is not None
+        python = self._settings.python if self._settings is not None else self._python
         try:
-            engine = EngineProcess.start(self._settings.python or sys.executable, self.folder)
+            engine = EngineProcess.start(python or sys.executable, self.folder)
         except SessionError as error:
             self._deliver(EngineDeath(how="not started", words=str(error), last_output=()))
             return
@@ -73,6 +76,7 @@ class EngineRoom:
 
         engine = await asyncio.to_thread(EngineProcess.attach, self.folder, take_over=take_over)
         await self.replay(up_to=engine.history)
+        self._opened_with = await asyncio.to_thread(_opened_with, self.folder)
         self._link = EngineLink(engine, self._arrived, asyncio.get_running_loop())
 
     async def replay(self, up_to: int | None = None) -> None:
@@ -82,6 +86,8 @@ class EngineRoom:
 
         with Store.read(self.folder) as store:
             for number, envelope in enumerate(history(store, up_to=up_to)):
+                if isinstance(envelope.event, told.EngineStarted):
+                    self._python = envelope.event.environment.executable
                 self._deliver(envelope.event)
                 if number % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)
@@ -111,14 +117,28 @@ class EngineRoom:
         if isinstance(said, EngineDeath | told.Goodbye):
             self._end_quietly()
         self._deliver(said)
-        if isinstance(said, told.EngineStarted) and self._open_next and self._settings is not None:
-            from amptui.session.checking import open_command  # noqa: PLC0415
-
+        if isinstance(said, told.EngineStarted) and self._open_next:
             self._open_next = False
+            self._open()
+
+    def _open(self) -> None:
+        """Has the engine open the project: as the settings say, else as it was opened before."""
+        from amptui.session.checking import open_command  # noqa: PLC0415
+
+        if self._settings is not None:
             self.send(open_command(self._settings))
+        elif self._opened_with is not None:
+            self.send(self._opened_with)
 
     def _end_quietly(self) -> None:
         """After its last word: the descriptors are closed and remains are cleared, off the loop."""
         link, self._link = self._link, None
         if link is not None:
             asyncio.get_running_loop().run_in_executor(None, link.stop, _SHORTLY)
+
+
+def _opened_with(folder: SessionFolder) -> OpenProject | None:
+    """How the session's project was opened; None where it never was. Raises SessionError where it cannot be read."""
+    from amptui.session.recalling import recorded_opening  # noqa: PLC0415
+
+    return recorded_opening(folder)

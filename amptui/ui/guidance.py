@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from amptui.findings.words import counted
-from amptui.protocol.events import StageName
+from amptui.protocol.events import CaseReplayed, StageName
 from amptui.session.state import SessionState, TrialState
-from amptui.ui.moves import Page, Situation, next_stage
+from amptui.ui.moves import Page, Situation, active, next_stage
 from amptui.ui.raster.line import Role
 
 
@@ -27,11 +27,37 @@ _RECORDED = "1 to 7 show the stages, v the events, o the output, x explains, q l
 
 def guidance(now: Situation) -> Guidance:
     """What the two lines say."""
+    said = _said(now)
+    state = now.state
+    at_rest = now.connected and state.engine == "ready" and not state.busy and state.refusal is None
+    if now.page == "diagnosis" and now.mode == "live" and at_rest and not (now.falling_back or now.reloading):
+        return replace(said, press=_at_diagnosis(now))
+    return said
+
+
+def _at_diagnosis(now: Situation) -> str:
+    """What can be done about the failure that is looked at."""
+    options = {
+        "proceed": "c proves the baseline again" if now.state.replayed and now.state.baseline is None else "c goes on",
+        "mend": "m puts modules in FP32",
+        "diagnose": "d next failure",
+        "edit": "e edits",
+        "reload": "R tries the edit",
+        "back": "q back",
+    }
+    ids = active(now)
+    return ", ".join(words for key, words in options.items() if key in ids) + "."
+
+
+def _said(now: Situation) -> Guidance:
     state = now.state
     if now.mode == "recorded":
         return Guidance("A recorded session: everything can be looked at, nothing runs.", _RECORDED)
     if now.falling_back:
         return Guidance("Falling back: what runs ends at its next safe point, then the checkpoint is restored.", "")
+    if now.reloading:
+        words = "Loading the project again with its source as it is now; then the failed iteration runs once more."
+        return Guidance(words, "")
     if state.engine == "dead" and state.death is not None:
         return Guidance(
             state.death.words,
@@ -39,9 +65,7 @@ def guidance(now: Situation) -> Guidance:
             "bad",
         )
     if state.engine == "failed" and state.failure is not None:
-        return Guidance(
-            f"The engine met an error of its own: {state.failure.message}", _after_death(now), "bad"
-        )
+        return Guidance(f"The engine met an error of its own: {state.failure.message}", _after_death(now), "bad")
     if state.engine == "ended" or not now.connected:
         press = "N starts a new one, q leaves." if now.can_restart else "7 shows the files, q leaves."
         return Guidance(f"The engine has ended ({state.goodbye or 'left'}).", press, "warn")
@@ -49,10 +73,13 @@ def guidance(now: Situation) -> Guidance:
         return Guidance("The engine is starting: it imports torch and then your project, in a process of its own.", "")
     if state.refusal is not None:
         hint = state.refusal.hint or "Correct it and run amptui again."
-        return Guidance(f"Cannot go on: {state.refusal.message}", f"{hint} q leaves.", "bad")
+        press = f"{hint} R loads it again, q leaves." if now.can_reload else f"{hint} q leaves."
+        return Guidance(f"Cannot go on: {state.refusal.message}", press, "bad")
     if "running" in state.stages.values():
         return _while_running(now)
     due = next_stage(state)
+    if state.replayed and due == "baseline":
+        return _replayed(state.replayed[-1])
     if state.fell_back is not None and due in ("baseline", "trial"):
         return _fell_back(state, due)
     return _between(now)
@@ -64,6 +91,15 @@ def _after_death(now: Situation) -> str:
     if now.state.checkpoints:
         return "F: new engine and back to the checkpoint. N: new engine. o: its last output."
     return "N starts a new engine, o shows its last output, q leaves."
+
+
+def _replayed(event: CaseReplayed) -> Guidance:
+    press = "c proves the baseline again and goes on. e edits, R replays again, q back."
+    if event.outcome == "fixed":
+        return Guidance("Fixed: the iteration that failed is finite with the source as it is now.", press, "good")
+    if event.outcome == "same":
+        return Guidance("Not fixed: the iteration fails where it failed before.", press, "bad")
+    return Guidance("The first bad place is gone; the iteration now fails in another one.", press, "warn")
 
 
 def _fell_back(state: SessionState, due: StageName | None) -> Guidance:

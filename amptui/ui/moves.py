@@ -7,6 +7,7 @@ from typing import Literal
 
 from amptui.protocol.events import StageName
 from amptui.session.state import SessionState, TrialState
+from amptui.ui.editing import source_line
 from amptui.ui.known_failures import any_failure
 
 Page = Literal[
@@ -29,13 +30,23 @@ class Situation:
     connected: bool = True
     #: Whether a fall back was asked for and has not ended.
     falling_back: bool = False
-    #: Whether it is known what a new engine would have to open: not where one was only attached to.
+    #: Whether the engine is being replaced after an edit, and the kept case has not been replayed yet.
+    reloading: bool = False
+    #: Whether it is known what a new engine would have to open: not where the project never was opened.
     can_restart: bool = True
 
     @property
     def engine_waits(self) -> bool:
         """Whether the engine would carry out a command for a new stage."""
         return self.connected and self.state.engine == "ready" and "running" not in self.state.stages.values()
+
+    @property
+    def can_reload(self) -> bool:
+        """Whether a new engine can open the project again now: nothing runs that the user has not paused."""
+        if self.mode == "recorded" or not self.can_restart or self.falling_back or self.reloading:
+            return False
+        state = self.state
+        return state.engine != "starting" and not state.busy and bool(state.checkpoints or state.refusal)
 
     @property
     def in_trial(self) -> bool:
@@ -80,8 +91,12 @@ def active(now: Situation) -> frozenset[str]:
         ids.add("other_update")
     if any_failure(state):
         ids.add("diagnose")
+    if source_line(state) is not None:
+        ids.add("edit")
     if now.mode == "recorded":
         return frozenset(ids)
+    if now.can_reload:
+        ids.add("reload")
     if not now.connected or state.engine in ("dead", "ended", "failed"):
         if not now.can_restart:
             return frozenset(ids)

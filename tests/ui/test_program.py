@@ -225,3 +225,53 @@ def test_what_keeps_it_from_starting_is_one_message(home: Path) -> None:
             text = program.written.decode()
             assert says in text
             assert "Traceback" not in text
+
+
+MENDED = """
+import sys
+path = [argument for argument in sys.argv[1:] if argument.endswith(".py")][-1]
+text = open(path).read()
+open(path, "w").write(text.replace("y) * 30", "y) * 0.001"))
+"""
+
+
+def test_an_edited_line_is_loaded_anew_the_kept_case_runs_first_then_the_baseline(home: Path) -> None:
+    (home / "edit.py").write_text(MENDED)
+    with started(home, "overflowing", env={"EDITOR": f"{sys.executable} {home / 'edit.py'}", "VISUAL": ""}) as program:
+        to_the_trial(program)
+        program.press("c")
+        program.wait("iteration 0 is held", timeout=60)
+        first = engine_of(home)
+        program.press("d")
+        program.wait("diagnosis", "R tries the edit")
+        program.press("R")
+        program.wait("Not fixed", "c proves the baseline again", timeout=90)
+        program.press("e")
+        program.wait("R loads it anew")
+        program.press("R")
+        program.wait("Fixed", "c proves the baseline again", timeout=90, without="Not fixed")
+        assert engine_of(home) != first
+        program.press("c")
+        program.wait("c shows the criteria", timeout=60)
+        program.press("q")
+        program.wait("end the engine")
+        program.press("e")
+        assert program.end() == 0
+
+
+def test_a_session_that_was_attached_to_gets_a_new_engine_too(home: Path) -> None:
+    with started(home) as program:
+        program.child.kill(signal.SIGHUP)
+        program.end()
+    with OnTerminal("attach", home=home / "home") as attached:
+        attached.wait("c runs the FP32 baseline", timeout=30)
+        first = engine_of(home)
+        os.kill(first, signal.SIGKILL)
+        attached.wait("engine gone", "N: new engine")
+        attached.press("N")
+        attached.wait("Back at the FP32 checkpoint", timeout=60, without="engine gone")
+        assert engine_of(home) != first
+        attached.press("q")
+        attached.wait("end the engine")
+        attached.press("e")
+        assert attached.end() == 0
