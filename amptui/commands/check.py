@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ from amptui.spec.error import SpecError
 from amptui.spec.policies import parse_policies
 from amptui.spec.run_settings import RunSettings
 from amptui.text import safe_text
+
+_ENDING = b"\namptui: ending the engine, which finishes what it does; once more ends it at once\n"
 
 
 def check(given: argparse.Namespace) -> int:
@@ -64,7 +67,7 @@ def _judged(
     cut_short: tuple[str, str] | None = None
     unprinted: OSError | None = None
     try:
-        with _interrupted_by(signal.SIGTERM, signal.SIGHUP):
+        with _interrupted_by(signal.SIGTERM, signal.SIGHUP, signal.SIGINT, saying=_ENDING):
             run_check(settings, folder, on_event=on_event, policies=policies, measure=given.measure)
     except KeyboardInterrupt:
         cut_short = ("interrupted", "interrupted before a verdict")
@@ -85,10 +88,19 @@ def _judged(
 
 
 @contextmanager
-def _interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
-    """Inside, these signals end what runs as Ctrl-C does; one that the caller had ignored (nohup) stays ignored."""
+def _interrupted_by(*numbers: signal.Signals, saying: bytes = b"") -> Iterator[None]:
+    """Inside, these signals end what runs as Ctrl-C does; one that the caller had ignored (nohup) stays ignored.
+
+    `saying` is told at the first one: code that does not return is given ten seconds, in which nothing else is seen.
+    """
+    told = not saying
 
     def interrupt(_number: int, _frame: object) -> None:
+        nonlocal told
+        if not told:
+            told = True
+            with suppress(OSError):
+                os.write(2, saying)
         raise KeyboardInterrupt
 
     before = {number: signal.getsignal(number) for number in numbers}

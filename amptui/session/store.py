@@ -36,7 +36,7 @@ from amptui.session.store_reader import (
     row_crc,
     shown,
 )
-from amptui.text import safe_text
+from amptui.text import safe_text, text_of
 
 _BATCH_S = 0.25
 
@@ -223,7 +223,7 @@ class Store(StoreReader):
             with suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
             if isinstance(error, Exception):
-                self._failure = error if isinstance(error, StoreError) else StoreError(f"{shown(self.folder)}: {error}")
+                self._failure = error if isinstance(error, StoreError) else _cut_off(self.folder, error)
             raise
 
     def _require_writable(self) -> None:
@@ -264,6 +264,12 @@ def _idle_at_fork(store: Store) -> None:
             store._connected.release()
 
     os.register_at_fork(before=before, after_in_parent=after, after_in_child=after)
+
+
+def _cut_off(folder: SessionFolder, error: Exception) -> StoreError:
+    """What is no error of the database's came out of a signal handler of the project's code."""
+    said = safe_text(f"{type(error).__name__}: {text_of(error)}")
+    return StoreError(f"{shown(folder)} was cut off while it was written, by {said}")
 
 
 def _now(time: float | None) -> float:

@@ -128,11 +128,13 @@ def test_a_module_s_own_state_that_cannot_be_kept_is_refused(amptui: Amptui) -> 
     assert "module_extra_state" in done.error["message"]
 
 
-def test_a_signal_handler_that_raises_is_told_at_its_line(amptui: Amptui) -> None:
-    top = "def child_gone(*_):\n    raise TimeoutError('too slow')\n"
-    done = refused(amptui, top=top, load="signal.signal(signal.SIGCHLD, child_gone)")  # amptui asks git for the commit
-    assert "TimeoutError" in done.error["message"]
-    assert done.error["where"] == line_of(amptui, "raise TimeoutError")
+def test_a_signal_handler_that_raises_is_told(amptui: Amptui) -> None:
+    top = "def too_slow(*_):\n    raise TimeoutError('too slow')\n"
+    loss = "signal.signal(signal.SIGALRM, too_slow)\nsignal.setitimer(signal.ITIMER_REAL, 0.01)"
+    done = refused(amptui, top=top, loss=loss)  # it comes wherever the engine is by then
+    assert "too slow" in done.error["message"]
+    if done.error["code"] != "session":  # in the middle of a transaction, which is rolled back
+        assert done.error["where"] == line_of(amptui, "raise TimeoutError")
 
 
 def test_an_error_of_amptui_itself_is_not_taken_for_the_project_s() -> None:
@@ -171,7 +173,9 @@ def test_a_schedule_that_is_over_before_the_stretch_is_told_with_its_mend() -> N
 
 
 def test_batches_with_nested_tensors_are_judged(amptui: Amptui) -> None:
-    nested = "batches=[(n, torch.nested.nested_tensor(list(x), layout=torch.jagged), y) for n, x, y in batches()],"
+    nested = (
+        "batches=[(n, torch.nested.nested_tensor(list(x[:, None]), layout=torch.jagged), y) for n, x, y in batches()],"
+    )
     small_project(amptui.folder, project="").write_text(
         (amptui.folder / "small.py")
         .read_text()

@@ -192,6 +192,7 @@ def test_a_second_interruption_does_not_leave_the_engine_behind(amptui: Amptui) 
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, out + err
     assert "Traceback" not in out + err
+    assert "once more ends it at once" in err
     assert processes_of(mark) == []
     documented((amptui.folder / "check.json").read_text(), 130)
 
