@@ -17,7 +17,8 @@ from amptui.engine import rng
 from amptui.engine.batches import FrozenBatches
 from amptui.engine.diagnosis.mending import with_regions
 from amptui.engine.diagnosis.replaying import Window, origins_of_window, traced_window
-from amptui.engine.diagnosis.translating import Setting, finding_of_error, findings_of_origins
+from amptui.engine.diagnosis.setting import Setting
+from amptui.engine.diagnosis.translating import finding_of_error, findings_of_origins
 from amptui.engine.iteration import GuardedRun
 from amptui.engine.live import LiveProject, LiveUpdate, named_parameters
 from amptui.engine.nested import copied, tensors_in

@@ -15,7 +15,8 @@ from amptui.engine.diagnosis.local_error import LocalError, local_errors
 from amptui.engine.diagnosis.mending import Mend, first_that_mends
 from amptui.engine.diagnosis.observed import Observed
 from amptui.engine.diagnosis.replaying import Window
-from amptui.engine.diagnosis.translating import Setting, findings_of_origins
+from amptui.engine.diagnosis.setting import Setting
+from amptui.engine.diagnosis.translating import findings_of_origins
 from amptui.engine.iteration import GuardedRun
 from amptui.engine.live import LiveUpdate
 from amptui.engine.precision import torch_dtype, true_fp32

@@ -16,16 +16,9 @@ from amptui.engine.diagnosis.mending import Mend, first_that_mends, mend_of, wit
 from amptui.engine.diagnosis.observed import observed_case, observed_window
 from amptui.engine.diagnosis.randomness import first_random_op
 from amptui.engine.diagnosis.replaying import faithfulness, origins_of_window, trace_case, traced_window
-from amptui.engine.diagnosis.translating import (
-    HALF as HALF_NAMES,
-)
-from amptui.engine.diagnosis.translating import (
-    Setting,
-    finding_of_error,
-    finding_of_stale_cast,
-    findings_of_origins,
-    place_of,
-)
+from amptui.engine.diagnosis.setting import HALF as HALF_NAMES
+from amptui.engine.diagnosis.setting import Setting, place_of
+from amptui.engine.diagnosis.translating import finding_of_error, finding_of_stale_cast, findings_of_origins
 from amptui.engine.evaluate import Evaluated, call_outputs, evaluate
 from amptui.engine.failures import UserCodeError
 from amptui.engine.iteration import GuardedRun

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from amptui.engine.diagnosis.advice import advice_of
 from amptui.engine.diagnosis.mending import Mend
+from amptui.engine.diagnosis.setting import Setting, kind_of
 from amptui.engine.live import LiveUpdate
 from amptui.engine.tracing.errors import ErrorPlace
 from amptui.engine.tracing.origin import Link, Origin
@@ -16,9 +17,6 @@ from amptui.text import safe_text
 #: Origins of one failure that are told; the first is the cause, more are other causes.
 TOLD = 3
 
-HALF = ("float16", "bfloat16")
-_POLE_BESIDE_ONE = ("acos", "asin", "atanh", "acosh", "log1p", "erfinv")
-_ROOTS_AND_LOGS = ("sqrt", "rsqrt", "log", "pow")
 
 _STAGES: dict[str, Stage] = {
     "forward": "forward",
@@ -32,28 +30,6 @@ _STAGES: dict[str, Stage] = {
     "constant": "input",
     "memory": "forward",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What a replay ran under, and what true FP32 did on the same weights and data."""
-
-    #: The policy's dtype.
-    dtype: str
-    fp32_ok: bool
-    #: Where true FP32 goes wrong in half precision all the same: (module, op, line) of half written by hand.
-    half_in_fp32: frozenset[tuple[str, str, str | None]] = frozenset()
-
-    def is_hard_coded(self, origin: Origin) -> bool:
-        """Whether the half precision at this place is the project's own doing and not the policy's."""
-        if origin.dtype not in HALF:
-            return False
-        return origin.dtype != self.dtype or place_of(origin) in self.half_in_fp32
-
-
-def place_of(origin: Origin) -> tuple[str, str, str | None]:
-    """Module, op and line."""
-    return origin.module, origin.op, origin.line
 
 
 def findings_of_origins(
@@ -103,34 +79,6 @@ def _told_once(origins: Iterable[Origin]) -> list[Origin]:
         if not (known and origin.phase == "backward"):
             told.append(origin)
     return told
-
-
-def kind_of(origin: Origin, setting: Setting) -> Kind:
-    """What went wrong there. What true FP32 shows too is never the dtype's fault."""
-    if not origin.is_source and setting.is_hard_coded(origin):
-        return "autocast_state"
-    if not setting.fp32_ok:
-        return "not_precision"
-    root = origin.root
-    if root is not None and root.how == "one":  # a probability that became exactly 1
-        return "rounding"
-    if origin.cause in ("pole", "underflow") or (root is not None and root.cause == "underflow"):
-        return "rounding" if _digits_are_missing(origin) else "underflow"
-    return "overflow"
-
-
-def _digits_are_missing(origin: Origin) -> bool:
-    """Whether a pole was hit for want of digits: bfloat16 reaches as far as float32, so its zeros are differences.
-
-    In float16 that is so where the value left the function's domain (the root of a negative variance), or where the
-    pole lies beside 1 and not at zero.
-    """
-    if origin.dtype == "bfloat16":
-        return origin.root is None or origin.root.scalar is None
-    if origin.op.strip("_") in _POLE_BESIDE_ONE:
-        return True
-    outside = any(fact.low is not None and fact.low < 0.0 for fact in origin.inputs[:1])
-    return outside and "nan" in origin.kinds and origin.phase != "backward" and origin.aten.startswith(_ROOTS_AND_LOGS)
 
 
 def evidence_of(origin: Origin, setting: Setting) -> tuple[str, ...]:
@@ -214,51 +162,6 @@ def _range(fact: TensorFacts) -> str:
 def _station(link: Link) -> str:
     place = f" in {link.module}" if link.module else ""
     return f"{link.op}{place}{_at(link.line)}"
-
-
-def advice_of(origin: Origin, setting: Setting, mend: Mend | None = None) -> str:
-    """What mends it, in a sentence or two. Only regions that a replay has proved are recommended as such."""
-    if origin.is_source:
-        return {
-            "input": "Clean the data: find the batch or case by its index and drop or repair it.",
-            "weights": "The parameter was not finite before this run: start from a checkpoint that is.",
-            "buffer": "The buffer was not finite before this run: restore running statistics from a good checkpoint.",
-        }.get(origin.phase, "The value comes from outside of the run: look at where it is made.")
-    if setting.is_hard_coded(origin):
-        return (
-            "Remove the dtype that is written into the code here: let the policy's autocast decide, or cast to float32."
-        )
-    if not setting.fp32_ok:
-        return (
-            "True FP32 fails at the same place: this is the formula or the data, not the precision. Guard the "
-            "operation (an eps inside the root or the log, a clamp, a mask that keeps one entry), or mend the data."
-        )
-    in_fp32 = _in_fp32(origin, mend)
-    root = origin.root
-    if root is not None and root.scalar is not None:
-        return f"Write an eps that {root.dtype} can hold (1e-4 or more), or {in_fp32}."
-    if root is not None and root.cause == "deliberate":
-        return (
-            "Let every row keep at least one entry, or use a mask value that the dtype holds: torch.finfo(x.dtype).min."
-        )
-    kind = kind_of(origin, setting)
-    if kind == "overflow":
-        return f"{_capital(in_fp32)}; or scale the operands down before this operation."
-    if (root is not None and root.op == "sigmoid") or origin.op.startswith("log"):
-        return f"Use the form that works on logits (logsigmoid, log_softmax, …_with_logits), or {in_fp32}."
-    return f"{_capital(in_fp32)}; or add an eps that {origin.dtype} can hold (1e-4 or more)."
-
-
-def _in_fp32(origin: Origin, mend: Mend | None) -> str:
-    if mend is not None and mend.regions:
-        return f"keep this in FP32: Policy(fp32_regions={list(mend.regions)!r})"
-    if origin.module in ("loss", "outputs", "decide", ""):
-        return f"cast to float32 before this line ({origin.module or 'the model'}: x.float())"
-    return f"cast to float32 before this line, inside torch.autocast(…, enabled=False) (module {origin.module!r})"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def facts_of(origin: Origin, regions: tuple[str, ...] = ()) -> dict[str, object]:
