@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from amptui.engine.course import Stopped
 from amptui.engine.inbox import Inbox
 from amptui.engine.iteration import Choice, GuardedRun, Phase
+from amptui.engine.layer_figures import layer_figures
+from amptui.engine.live import LiveProject
 from amptui.protocol.commands import (
     Advance,
     Answer,
@@ -58,8 +60,11 @@ class Attended:
     until: Condition | None = None
     #: Iterations since an update was last applied.
     without_update: int = 0
+    #: The project of the run, once a phase of it has been seen.
+    live: LiveProject | None = None
 
     def after_phase(self, phase: Phase, run: GuardedRun) -> Choice | None:
+        self.live = run.live
         run.stepping = self.pace == "phase"
         if self.pace == "phase" or phase.trip is not None:
             self.emit(
@@ -72,6 +77,8 @@ class Attended:
                     note=phase.note,
                 )
             )
+        if phase.update is not None and (phase.trip is not None or self._looks_at(phase)):
+            self.emit(layer_figures(run.live.update(phase.update), phase.step))
         if phase.trip is not None:
             return self._answered(phase, run)
         if self.pace == "phase":
@@ -84,9 +91,21 @@ class Attended:
     def after_iteration(self, record: IterationRecord) -> None:
         self.without_update = 0 if any(u.applied for u in record.updates) else self.without_update + 1
         if self.pace == "iteration":
+            self._measure(record)
             self._wait(record.step, "after this iteration")
         elif self.pace == "run" and self.until is not None and self._holds(self.until, record):
+            self._measure(record)
             self._wait(record.step, f"until {self.until.name}")
+
+    def _measure(self, record: IterationRecord) -> None:
+        """The layers of every update of the iteration that has just ended."""
+        if self.live is not None:
+            for update in record.updates:
+                self.emit(layer_figures(self.live.update(update.update), record.step))
+
+    def _looks_at(self, phase: Phase) -> bool:
+        """Whether the user stands at the gradients of this phase: after them, and before they are cleared again."""
+        return self.pace == "phase" and phase.name == "check_grads"
 
     def _answered(self, phase: Phase, run: GuardedRun) -> Choice:
         """Waits for what the user wants to do about a trip."""

@@ -30,6 +30,7 @@ from amptui.protocol.facts import (
     UpdateFacts,
     UpdateRecord,
 )
+from amptui.protocol.layers import LayersMeasured as LayersMeasured
 from amptui.protocol.measuring import CasesFound as CasesFound
 from amptui.protocol.measuring import ForecastMade as ForecastMade
 from amptui.protocol.measuring import Measured as Measured

@@ -49,6 +49,8 @@ class TrialState:
     tripped: int = 0
     interventions: tuple[told.Intervened, ...] = ()
     diagnoses: tuple[told.Diagnosed, ...] = ()
+    #: The last figures by layer of each update.
+    layers: Mapping[str, told.LayersMeasured] = field(default_factory=dict)
     done: told.TrialDone | None = None
     verdict: told.VerdictReached | None = None
     cases: Mapping[str, told.TrialCaseRun] = field(default_factory=dict)
@@ -314,6 +316,11 @@ def _intervened(state: SessionState, event: told.Intervened) -> SessionState:
     return state if trial is None else _trial(state, interventions=(*trial.interventions, event))
 
 
+def _layers(state: SessionState, event: told.LayersMeasured) -> SessionState:
+    trial = state.trial
+    return state if trial is None else _trial(state, layers={**trial.layers, event.update: event})
+
+
 def _diagnoses(state: SessionState) -> tuple[told.Diagnosed, ...]:
     return state.trial.diagnoses if state.trial is not None else ()
 
@@ -349,6 +356,7 @@ _STEPS: Mapping[type[Event], Callable[[SessionState, Any], SessionState]] = {
     told.CaseRetained: lambda state, event: replace(state, retained=(*state.retained, event)),
     told.Intervened: _intervened,
     told.Diagnosed: lambda state, event: _trial(state, diagnoses=(*_diagnoses(state), event)),
+    told.LayersMeasured: _layers,
     told.CaseReplayed: lambda state, event: replace(state, replayed=(*state.replayed, event)),
     told.CodeFailed: lambda state, event: replace(state, failures=(*state.failures, event)),
     told.FinalCaseRun: _final_case,

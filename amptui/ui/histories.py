@@ -23,8 +23,6 @@ class UpdateHistory:
     learning_rate: Series = field(default_factory=Series)
     outcomes: Outcomes = field(default_factory=Outcomes)
     layer_norms: dict[int, Sequence[float]] = field(default_factory=dict)
-    #: The largest finite norm that each layer has had, in the layers' order; -1 where it had none.
-    highest: list[float] = field(default_factory=list)
     last: UpdateRecord | None = None
 
     def take(self, record: UpdateRecord) -> None:
@@ -35,11 +33,6 @@ class UpdateHistory:
         self.last = record
         if len(self.layer_norms) < NORM_STEPS:
             self.layer_norms[record.step] = record.norms
-        if len(self.highest) < len(record.norms):
-            self.highest = [-1.0] * len(record.norms)
-        for place, norm in enumerate(record.norms):
-            if math.isfinite(norm) and norm > self.highest[place]:
-                self.highest[place] = norm
 
 
 @dataclass

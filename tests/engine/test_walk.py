@@ -33,6 +33,7 @@ from amptui.protocol.events import (
     GuardTripped,
     Intervened,
     IterationDone,
+    LayersMeasured,
     Paused,
     PhaseDone,
     Refused,
@@ -204,6 +205,32 @@ def test_what_belongs_to_another_stage_is_refused_meanwhile(walked: Any) -> None
     done = walked(project(), Continue(), react=after(2, LockCriteria(reason="better so")))
     assert [refused.code for refused in done.all(Refused)] == ["order"]
     assert iterations(done) == list(range(8))
+
+
+# Layers.
+
+
+def test_layers_are_measured_once_while_an_iteration_is_stepped_through(walked: Any) -> None:
+    done = walked(project(), *[Advance(unit="phase")] * (len(PHASES) - 1))
+    assert [told.step for told in done.all(LayersMeasured)] == [0]
+
+
+def test_layers_are_measured_at_the_end_of_an_iteration_that_one_stops_after(walked: Any) -> None:
+    done = walked(project(), *[Advance(unit="iteration")] * 3)
+    told = done.all(LayersMeasured)
+    assert [one.step for one in told] == [0, 1, 2]
+    assert list(told[2].highest) == [2.0, 2.0]
+    assert list(told[2].zeros) == [0.0, 0.0]
+    assert told[2].dtypes == ("float32", "float32")
+
+
+def test_layers_are_measured_at_a_trip(walked: Any) -> None:
+    done = walked(project(overflowing(2), policy=SCALED), Continue(), Answer(choice="go_on"), then=Continue())
+    assert [told.step for told in done.all(LayersMeasured)] == [2]
+
+
+def test_layers_are_not_measured_while_a_trial_runs_on(walked: Any) -> None:
+    assert walked(project(), Continue()).all(LayersMeasured) == []
 
 
 # Trips.

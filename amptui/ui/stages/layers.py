@@ -1,9 +1,10 @@
-"""The gradient by layer: the norm now, FP32's at the same step, the share of the whole, and the largest so far."""
+"""The gradient by layer: norm, FP32's at the same step, share of the whole, largest value, zeros, dtype."""
 
 from __future__ import annotations
 
 import math
 
+from amptui.protocol.events import LayersMeasured
 from amptui.protocol.facts import UpdateFacts, UpdateRecord
 from amptui.session.state import SessionState
 from amptui.ui.raster.table import Table, TableColumn, TableRow
@@ -14,26 +15,42 @@ COLUMNS = (
     TableColumn(title="norm", width=9, align="right"),
     TableColumn(title="FP32", width=9, align="right"),
     TableColumn(title="share", width=7, align="right", unit=" %"),
-    TableColumn(title="highest", width=9, align="right"),
+    TableColumn(title="max", width=9, align="right"),
+    TableColumn(title="zeros", width=7, align="right", unit=" %"),
+    TableColumn(title="dtype", width=8),
 )
 
 
 def layers_table(view: SessionView, facts: UpdateFacts | None) -> Table:
-    """One row a parameter of the update; a norm of 0 means that nothing reached it, none that it has no gradient."""
+    """One row a parameter of the update; a norm of 0 means that nothing reached it, none that it has no gradient.
+
+    `max`, `zeros` and `dtype` are measured where the trial stands still, and empty where it ran on.
+    """
     if facts is None:
         return Table(columns=COLUMNS, empty="no update")
     record = newest_record(view.state, view.update(facts.name, view.trial).last, facts.name)
     if record is None:
         return Table(columns=COLUMNS, empty="gradients show here once the trial runs")
     fp32 = view.update(facts.name, view.baseline).layer_norms.get(record.step)
-    highest = view.update(facts.name, view.trial).highest
+    trial = view.state.trial
+    figures = trial.layers.get(facts.name) if trial is not None else None
+    if figures is not None and figures.step != record.step:
+        figures = None
     rows = []
     for place, (layer, norm) in enumerate(zip(facts.layers, record.norms, strict=False)):
         beside = fp32[place] if fp32 is not None and place < len(fp32) else -1.0
-        most = highest[place] if place < len(highest) else -1.0
-        values = (layer, _norm(norm), _norm(beside), _share(norm, record.norm), _norm(most))
+        values = (layer, _norm(norm), _norm(beside), _share(norm, record.norm), *_measured(figures, place))
         rows.append(TableRow(id=layer, values=values, role="text" if math.isfinite(norm) else "bad"))
     return Table(columns=COLUMNS, rows=rows)
+
+
+def _measured(figures: LayersMeasured | None, place: int) -> tuple[float | None, float | None, str]:
+    """Largest magnitude, percent of zeros and dtype of the layer at `place`."""
+    if figures is None or place >= min(len(figures.highest), len(figures.zeros), len(figures.dtypes)):
+        return None, None, ""
+    zeros = _norm(figures.zeros[place])
+    percent = None if zeros is None else round(100.0 * zeros, 1)
+    return _norm(figures.highest[place]), percent, figures.dtypes[place]
 
 
 def newest_record(state: SessionState, last: UpdateRecord | None, update: str) -> UpdateRecord | None:

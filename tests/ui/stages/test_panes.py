@@ -53,6 +53,23 @@ def test_a_layer_that_is_not_finite_is_bad_and_one_without_a_gradient_has_no_nor
     assert (second.values[1], second.values[3]) == (None, None)
 
 
+def test_what_was_measured_of_a_layer_stands_beside_its_norm_at_that_step_only() -> None:
+    figures = told.LayersMeasured(
+        step=1,
+        update="main",
+        highest=Floats.of([0.5, -1.0]),
+        zeros=Floats.of([0.25, -1.0]),
+        dtypes=("float32", ""),
+    )
+    events = (*opened(), *locked(), *trial_started(), iteration(0), iteration(1))
+    view = view_of((*events, figures))
+    first, second = layers_table(view, view.state.project.updates[0]).rows  # type: ignore[union-attr]
+    assert first.values[4:] == (0.5, 25.0, "float32")
+    assert second.values[4:] == (None, None, "")
+    later = view_of((*events, figures, iteration(2)))
+    assert layers_table(later, later.state.project.updates[0]).rows[0].values[4:] == (None, None, "")  # type: ignore[union-attr]
+
+
 def test_norms_of_a_long_run_are_kept_for_so_many_steps_only() -> None:
     history = RunHistory()
     for step in range(NORM_STEPS + 50):

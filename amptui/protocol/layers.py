@@ -1,0 +1,27 @@
+"""Figures of single layers, told where the user looks and not in every iteration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from amptui.protocol.base import Event
+from amptui.protocol.floats import Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayersMeasured(Event):
+    """The unscaled gradient by layer, in the order of `UpdateFacts.layers`, while an attended trial stands still.
+
+    After a whole iteration the gradient is the clipped one, as the optimizer got it.
+    """
+
+    durable: ClassVar[bool] = False
+    step: int
+    update: str
+    #: Largest magnitude; NaN if one value is, −1 where there is no gradient.
+    highest: Floats
+    #: Share of the elements that are exactly zero, from 0 to 1; −1 where there is no gradient.
+    zeros: Floats
+    #: `float32`, …; "" where there is no gradient.
+    dtypes: tuple[str, ...]
