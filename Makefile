@@ -12,6 +12,7 @@ help:
 	@echo "make test              lint, types and tests (minutes)"
 	@echo "make test-long         the torture runs too"
 	@echo "make test-frameworks   checkpoints written by the real frameworks, where installed"
+	@echo "make screenshots       the README's pictures again, from the recorded sessions"
 	@echo "make bench             costs as ratios, measured interleaved in one run"
 
 # torch first and pinned: a later range then finds it installed and downloads no other build.
@@ -47,6 +48,12 @@ test-frameworks: $(STAMP)
 
 bench: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench
+
+# checkpoints.py and make.py need no torch; check.py runs the digits sample.
+screenshots: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python screenshots/make.py
+	OMP_NUM_THREADS=1 $(BIN)/python screenshots/checkpoints.py
+	OMP_NUM_THREADS=1 $(BIN)/python screenshots/check.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -58,6 +58,7 @@ PICTURES = (
     Picture("skip", "skip", ["4"], until="Paused"),
     Picture("verdict", "digits", ["5"]),
     Picture("rejected", "diabetes", ["5"], size=(120, 40)),
+    Picture("diagnosis", "diabetes", ["5", "d"], size=(100, 34)),
     Picture("gan", "gan", ["4"], size=(120, 40), until="TrialDone"),
     Picture("light", "stepped", ["4"], look=Look(theme="light")),
     Picture("ascii", "stepped", ["4"], look=Look(theme="plain", ascii=True)),
