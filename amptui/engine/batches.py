@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +74,8 @@ def draw(
     # a dataset may be both iterable and callable
     made = source() if callable(source) and not isinstance(source, Iterable) else source
     whole = isinstance(made, list | tuple)
-    wanted = None if whole and iterations is None else (iterations or DEFAULT_ITERATIONS) * accumulate
+    limit = min((iterations or DEFAULT_ITERATIONS) * accumulate, sys.maxsize)
+    wanted = None if whole and iterations is None else limit
     total = wanted if not isinstance(made, list | tuple) else min(len(made), wanted or len(made))
     for done, batch in enumerate(itertools.islice(iter(made), wanted), start=1):
         yield batch

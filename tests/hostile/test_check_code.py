@@ -227,3 +227,10 @@ def test_processes_of_a_project_that_cleared_its_environment_end_with_it(amptui:
     assert done.code == 0, done.said
     child = Path("/proc", (amptui.folder / "child").read_text(), "stat")
     assert not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z"  # until its parent reaps it
+
+
+def test_more_iterations_than_can_be_counted_run_all_there_are(amptui: Amptui) -> None:
+    small_project(amptui.folder)
+    done = amptui.check("small.py:project", "--iterations", 10**23)
+    assert done.code == 0, done.said
+    assert done.result["updates"][0]["iterations"] == 6
