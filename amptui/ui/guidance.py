@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from amptui.findings.words import counted
 from amptui.protocol.events import CaseReplayed, StageName
 from amptui.session.state import SessionState, TrialState
+from amptui.ui.known_failures import known_failures
 from amptui.ui.moves import Page, Situation, active, next_stage
 from amptui.ui.raster.line import Role
 
@@ -45,7 +46,9 @@ def _at_diagnosis(now: Situation) -> str:
         "reload": "R tries the edit",
         "back": "q back",
     }
-    ids = active(now)
+    ids = set(active(now))
+    if len(known_failures(now.state)) < 2:
+        ids.discard("diagnose")
     return ", ".join(words for key, words in options.items() if key in ids) + "."
 
 
@@ -153,9 +156,20 @@ def _at_trip(trial: TrialState) -> Guidance:
     if record.skipped:
         words = f"Step {record.step:,}: this update is skipped and the scale halves. "
         usual = "Usual while the scale settles; x explains." if trial.tripped < _MANY else "They are many by now."
+        if _no_scale_fits(trial):
+            usual = "No smaller scale was found to mend it."
         return Guidance(words + usual, press, "warn")
     words = f"Step {record.step:,}: the guard holds back what a plain loop would have written into the weights."
     return Guidance(words, press, "bad")
+
+
+def _no_scale_fits(trial: TrialState) -> bool:
+    """Whether the last trip was looked into, and FP32 alone got through it."""
+    record = trial.trips[-1].record
+    for event in reversed(trial.diagnoses):
+        if event.case is None and (event.step, event.update) == (record.step, record.update):
+            return bool(event.variations) and not any(" at scale " in varied for varied, _ in event.variations)
+    return False
 
 
 _DUE: dict[str, tuple[str, str]] = {

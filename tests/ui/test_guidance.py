@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -137,3 +138,24 @@ def test_a_verdicts_mark_is_its_own() -> None:
 def test_starting_says_so_before_anything_is_known() -> None:
     assert "torch" in guidance(Situation(SessionState(), "project")).now
     assert guidance(Situation(reduce(SessionState(), started("project")), "project")).now
+
+
+def test_a_skip_that_no_scale_mends_is_not_called_usual() -> None:
+    looked_into = told.Diagnosed(
+        step=1,
+        update="main",
+        case=None,
+        retained=None,
+        findings=(),
+        variations=(("as it ran: float16, scale 2^16", "not finite"), ("true FP32, no scaling", "finite")),
+    )
+    fits = replace(looked_into, variations=(*looked_into.variations, ("float16 at scale 2^8", "finite")))
+    held = told.Paused(step=1, why="the guard held an update back")
+    before = (*opened(), ended("project"), *locked(), *trial_started())
+
+    def said(*events: object) -> str:
+        return guidance(Situation(moments((*before, *events))[-1], "trial")).now  # type: ignore[arg-type]
+
+    assert "Usual" in said(trip(1), held)
+    assert "Usual" in said(fits, trip(1), held)
+    assert "No smaller scale" in said(looked_into, trip(1), held)

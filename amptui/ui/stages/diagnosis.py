@@ -32,29 +32,37 @@ def tell_diagnosis(page: Page, view: SessionView, failure: KnownFailure | None, 
         return
     replayed = failure.replayed
     findings, variations = failure.findings, failure.variations
+    fits = _smaller_scale_fits(variations)
     if replayed is not None:
         mark, said = _REPLAYED[replayed.outcome]
         page.marked(mark, (said, "bold"))
-        page.field("replay", words(replayed.replayed))
-        page.blank()
         if replayed.outcome != "fixed":
-            findings = replayed.findings or findings
+            page.field("replay", words(replayed.replayed))
+            findings, fits = replayed.findings or findings, _smaller_scale_fits(replayed.variations)
         variations = replayed.variations or variations
+        _tell_variations(page, variations)
+        page.blank()
+        if findings:
+            page.line(("What it was" if replayed.outcome == "fixed" else "What it is", "bold"))
     policy = view.state.policy or Policy()
-    fits = any(" at scale " in varied and happened.startswith("finite") for varied, happened in variations)
     for number, finding in enumerate(findings):
         if number:
             page.blank()
         _tell_finding(page, finding, failure, policy, fits=fits)
     if not findings:
         _tell_without_finding(page, view, failure)
-    _tell_variations(page, variations)
+    if replayed is None:
+        _tell_variations(page, variations)
     if failure.tripped is not None:
         _tell_seen(page, failure)
     regions = view.state.verdict.fp32_regions if view.state.verdict is not None else ()
     if live and regions:
         page.blank()
         page.field("m", f"repeats the trial with {listed([name(region) for region in regions])} in FP32")
+
+
+def _smaller_scale_fits(variations: tuple[tuple[str, str], ...]) -> bool:
+    return any(" at scale " in varied and happened.startswith("finite") for varied, happened in variations)
 
 
 def _tell_finding(page: Page, finding: Finding, failure: KnownFailure, policy: Policy, *, fits: bool) -> None:

@@ -116,6 +116,22 @@ def test_a_replay_says_first_what_became_of_the_failure(outcome: Recalled, says:
     assert "kept-1" in text
 
 
+def test_what_was_mended_is_told_as_what_it_was_and_its_scale_is_not_blamed() -> None:
+    fixed = told.CaseReplayed(
+        id="kept-1",
+        step=1,
+        update="main",
+        outcome="fixed",
+        replayed="not at op level: the failure did not show",
+        findings=(),
+        variations=(("as it ran: float16, scale 2^16", "finite"), ("float16 at scale 2^16", "finite")),
+    )
+    text = text_of(view_of(*RUNNING, DIAGNOSED, trip(1), fixed))
+    assert text.index("Fixed:") < text.index("as it ran") < text.index("What it was") < text.index("A number became")
+    assert "did not show" not in text
+    assert "nothing at first" not in text
+
+
 def test_failures_are_listed_once_and_the_one_in_question_comes_first() -> None:
     state = view_of(*RUNNING, DIAGNOSED, trip(1), replace(DIAGNOSED, step=3, retained="kept-3"), trip(3), trip(4)).state
     failures = known_failures(state)
