@@ -1,4 +1,4 @@
-"""Largest magnitude, share of zeros and dtype of each layer's gradient, with one transfer for all of them."""
+"""Norm, largest magnitude, share of zeros and dtype of each layer's gradient, with one transfer for all of them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ def layer_figures(update: LiveUpdate, step: int) -> LayersMeasured:
         if gradient is not None:
             figures += [one.to(device, torch.float32) for one in _figures(gradient)]
     read = iter(torch.stack(figures).tolist() if figures else [])
-    pairs = [(next(read), next(read)) if gradient is not None else (-1.0, -1.0) for gradient in gradients]
+    rows = [[next(read) for _ in range(3)] if gradient is not None else [-1.0] * 3 for gradient in gradients]
     return LayersMeasured(
         step=step,
         update=update.name,
-        highest=Floats.of(highest for highest, _ in pairs),
-        zeros=Floats.of(zeros for _, zeros in pairs),
+        norms=Floats.of(norm for norm, _, _ in rows),
+        highest=Floats.of(highest for _, highest, _ in rows),
+        zeros=Floats.of(zeros for _, _, zeros in rows),
         dtypes=tuple("" if g is None else str(g.dtype).removeprefix("torch.") for g in gradients),
     )
 
 
-def _figures(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Largest magnitude and share of zeros, each without dimensions; of an empty gradient both are 0."""
+def _figures(gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Norm, largest magnitude and share of zeros, without dimensions; of an empty gradient all are 0."""
     if gradient.numel() == 0:
         nothing = torch.zeros((), device=gradient.device)
-        return nothing, nothing
-    return torch.linalg.vector_norm(gradient, torch.inf), (gradient == 0).mean(dtype=torch.float32)
+        return nothing, nothing, nothing
+    share = (gradient == 0).mean(dtype=torch.float32)
+    return torch.linalg.vector_norm(gradient), torch.linalg.vector_norm(gradient, torch.inf), share

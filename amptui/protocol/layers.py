@@ -19,6 +19,8 @@ class LayersMeasured(Event):
     durable: ClassVar[bool] = False
     step: int
     update: str
+    #: 2-norms; −1 where there is no gradient.
+    norms: Floats
     #: Largest magnitude; NaN if one value is, −1 where there is no gradient.
     highest: Floats
     #: Share of the elements that are exactly zero, from 0 to 1; −1 where there is no gradient.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -33,6 +34,7 @@ def measured(*gradients: torch.Tensor | None) -> LayersMeasured:
 def test_largest_magnitude_share_of_zeros_and_dtype_of_each_layer() -> None:
     told = measured(torch.tensor([1.0, -3.0, 0.0, 0.0]), None, torch.tensor([[math.inf, 1.0]]), torch.zeros(2))
     assert (told.step, told.update) == (7, "main")
+    assert list(told.norms) == [pytest.approx(math.sqrt(10)), -1.0, math.inf, 0.0]
     assert list(told.highest) == [3.0, -1.0, math.inf, 0.0]
     assert list(told.zeros) == [0.5, -1.0, 0.0, 1.0]
     assert told.dtypes == ("float32", "", "float32", "float32")

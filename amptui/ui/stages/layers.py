@@ -29,17 +29,22 @@ def layers_table(view: SessionView, facts: UpdateFacts | None) -> Table:
     if facts is None:
         return Table(columns=COLUMNS, empty="no update")
     record = newest_record(view.state, view.update(facts.name, view.trial).last, facts.name)
-    if record is None:
-        return Table(columns=COLUMNS, empty="gradients show here once the trial runs")
-    fp32 = view.update(facts.name, view.baseline).layer_norms.get(record.step)
     trial = view.state.trial
     figures = trial.layers.get(facts.name) if trial is not None else None
-    if figures is not None and figures.step != record.step:
+    if record is not None and figures is not None and figures.step < record.step:
         figures = None
+    if figures is not None and (record is None or record.step < figures.step):  # the iteration is still underway
+        step, norms = figures.step, figures.norms
+        total = math.hypot(*(norm for norm in norms if not norm < 0))
+    elif record is not None:
+        step, norms, total = record.step, record.norms, record.norm
+    else:
+        return Table(columns=COLUMNS, empty="gradients show here once the trial runs")
+    fp32 = view.update(facts.name, view.baseline).layer_norms.get(step)
     rows = []
-    for place, (layer, norm) in enumerate(zip(facts.layers, record.norms, strict=False)):
+    for place, (layer, norm) in enumerate(zip(facts.layers, norms, strict=False)):
         beside = fp32[place] if fp32 is not None and place < len(fp32) else -1.0
-        values = (layer, _norm(norm), _norm(beside), _share(norm, record.norm), *_measured(figures, place))
+        values = (layer, _norm(norm), _norm(beside), _share(norm, total), *_measured(figures, place))
         rows.append(TableRow(id=layer, values=values, role="text" if math.isfinite(norm) else "bad"))
     return Table(columns=COLUMNS, rows=rows)
 

@@ -57,6 +57,7 @@ def test_what_was_measured_of_a_layer_stands_beside_its_norm_at_that_step_only()
     figures = told.LayersMeasured(
         step=1,
         update="main",
+        norms=Floats.of([3.0, -1.0]),
         highest=Floats.of([0.5, -1.0]),
         zeros=Floats.of([0.25, -1.0]),
         dtypes=("float32", ""),
@@ -66,6 +67,9 @@ def test_what_was_measured_of_a_layer_stands_beside_its_norm_at_that_step_only()
     first, second = layers_table(view, view.state.project.updates[0]).rows  # type: ignore[union-attr]
     assert first.values[4:] == (0.5, 25.0, "float32")
     assert second.values[4:] == (None, None, "")
+    underway = view_of((*events, replace(figures, step=2)))
+    now = layers_table(underway, underway.state.project.updates[0]).rows  # type: ignore[union-attr]
+    assert now[0].values[1:] == (3.0, None, 100.0, 0.5, 25.0, "float32")
     later = view_of((*events, figures, iteration(2)))
     assert layers_table(later, later.state.project.updates[0]).rows[0].values[4:] == (None, None, "")  # type: ignore[union-attr]
 
