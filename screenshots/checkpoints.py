@@ -1,6 +1,6 @@
 """Pictures of `amptui inspect`, made from small checkpoints that are written here without torch.
 
-    python screenshots/checkpoints.py
+python screenshots/checkpoints.py
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ async def draw(picture: Picture, paths: dict[str, Path]) -> None:
             await pilot.pause(0.2)
         svg = app.export_screenshot(title="amptui")
         # Some renderers collapse blanks, also those that do not break.
-        (HERE / f"{picture.name}.svg").write_text(svg.replace("<text ", '<text xml:space="preserve" '), encoding="utf-8")
+        (HERE / f"{picture.name}.svg").write_text(
+            svg.replace("<text ", '<text xml:space="preserve" '), encoding="utf-8"
+        )
     print(f"drew {picture.name}")
 
 
