@@ -3,6 +3,8 @@
 python screenshots/checkpoints.py
 """
 
+# ruff: noqa: T201, RUF009 - a script that says what it drew; a look never changes
+
 from __future__ import annotations
 
 import asyncio

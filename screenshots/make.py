@@ -4,6 +4,8 @@ python screenshots/make.py            draws every picture again, without torch
 python screenshots/make.py --record   first runs the sample projects again and records them
 """
 
+# ruff: noqa: T201, RUF009 - a script that says what it drew; a look never changes
+
 from __future__ import annotations
 
 import argparse
