@@ -94,6 +94,8 @@ class Conductor:
         self.proposed: tuple[Criteria, tuple[Proposal, ...]] | None = None
         self.locked: CriteriaLocked | None = None
         self.trials = 0
+        #: Whether the project was opened only to replay something.
+        self.aside = False
         self.after = AfterVerdict()
 
     def run(self) -> None:
@@ -122,7 +124,8 @@ class Conductor:
         if type(command) not in stages:
             return  # Pause, Advance and the like mean nothing between stages
         stage, carry_out = stages[type(command)]
-        self.emit(StageStarted(stage=stage))
+        self.aside = command.aside if isinstance(command, OpenProject) else self.aside
+        self.emit(StageStarted(stage=stage, aside=self.aside))
         left: Command | None = None
         completed = False
         try:
@@ -190,7 +193,7 @@ class Conductor:
         self.emit(opened)
         if self.record is None:
             self._write_checkpoint(live)
-        if self.outbox.store is not None:
+        if self.outbox.store is not None and not command.aside:
             self.outbox.store.put_meta(OPENED_WITH, encode(command))
             for remark in noted_changes(self.outbox.store, opened.digests):
                 self.emit(remark)

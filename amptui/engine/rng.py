@@ -15,7 +15,6 @@ from torch import Tensor
 
 from amptui.engine.plain_values import from_plain, same_bits, to_plain
 
-
 #: `mt19937_state` of NumPy: uint32 key[624], int pos.
 _MT19937_BYTES = 625 * 4
 

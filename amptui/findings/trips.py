@@ -66,9 +66,17 @@ def _settling(evidence: TrialEvidence, trip: TripEvidence) -> Finding:
         severity="fault" if fails else "notice",
         stage="gradient",
         evidence=tuple(facts),
-        advice=_settling_advice(fitting, grown=grown, fails=fails),
+        advice=_settling_advice(_holding(evidence, fitting, grown=grown), grown=grown, fails=fails),
         facts={"fitting_scale": fitting, "scale": trip.scale, "skips_expected": expected},
     )
+
+
+def _holding(evidence: TrialEvidence, fitting: float, *, grown: bool) -> float:
+    """The scale to start from: what fits the first skip, or what the scale came down to where it took more skips."""
+    course = evidence.scaler
+    if course is None or grown or any(trip.fitting_scale is None for trip in evidence.trips):
+        return fitting  # a scale that fell for another reason says nothing
+    return min(fitting, course.final) if course.final > 0.0 else fitting
 
 
 def _settling_advice(fitting: float, *, grown: bool, fails: bool) -> str:

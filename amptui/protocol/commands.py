@@ -34,6 +34,8 @@ class OpenProject(Command):
     criteria: Mapping[str, object] = field(default_factory=dict)
     #: The coarsest dtype that will be tried, for which criteria are proposed; None means the policy's.
     criteria_dtype: str | None = None
+    #: Only to replay something: what the session has come to stays as it is.
+    aside: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

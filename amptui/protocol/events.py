@@ -106,6 +106,8 @@ class Probed(Event):
 @dataclass(frozen=True, kw_only=True)
 class StageStarted(Event):
     stage: StageName
+    #: For a replay beside the session: its baseline, criteria and verdicts stay as they are.
+    aside: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,6 +75,9 @@ def tell_end(page: Page, state: SessionState, exit_code: int, *, session: str, j
     """What is left to say whichever way it ended: the way back, the files, the exit code."""
     page.blank()
     page.rule()
+    if exit_code == 0:
+        page.field("adopt it", "a report with the training step to paste into your own code:")
+        page.line((f"amptui report {shell_word(session)} -o report.html", "bold"), indent=VALUE, hang=2)
     if state.checkpoints:
         page.field("go back", "the FP32 checkpoint, every bit verified, as a file for torch.load:")
         page.line((f"amptui restore {shell_word(session)} -o fp32.pt", "bold"), indent=VALUE, hang=2)

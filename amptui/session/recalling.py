@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import cast
 
 from amptui.protocol.codec import decode
@@ -71,7 +72,7 @@ def replay_case(folder: SessionFolder, case: str, *, on_event: Told) -> SessionS
     python = before.environment.executable if before.environment is not None else sys.executable
     state = SessionState()
     with EngineProcess.start(python, folder, on_disconnect="stop") as engine:
-        for wanted in (command, ReplayCase(id=case)):
+        for wanted in (replace(command, aside=True), ReplayCase(id=case)):
             state, completed = carried_out(engine, wanted, state, on_event)
             if not completed:
                 break

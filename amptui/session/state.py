@@ -107,6 +107,8 @@ class SessionState:
     # What the project's code printed.
     output: tuple[OutputLine, ...] = ()
     output_lines: int = 0
+    #: Whether an engine only replays something now: nothing but what came of it is taken in.
+    aside: bool = False
     #: How many events were reduced.
     events: int = 0
 
@@ -153,6 +155,8 @@ class SessionState:
 
 def reduce(state: SessionState, event: Event) -> SessionState:
     """`state` after `event`. An event that it does not know changes nothing but the count."""
+    if state.aside and not isinstance(event, _ASIDE):
+        return replace(state, events=state.events + 1)
     step = _STEPS.get(type(event))
     changed = state if step is None else step(state, event)
     return replace(changed, events=state.events + 1)
@@ -168,7 +172,8 @@ def _engine_started(state: SessionState, event: told.EngineStarted) -> SessionSt
         _ended(state, "failed"),  # an engine before it may have died in the middle
         engine="ready",
         pid=event.pid,
-        environment=event.environment,
+        environment=state.environment or event.environment,  # the project's own follows when it is opened
+        aside=False,
         failure=None,
         death=None,
         goodbye=None,
@@ -176,7 +181,9 @@ def _engine_started(state: SessionState, event: told.EngineStarted) -> SessionSt
 
 
 def _stage_started(state: SessionState, event: told.StageStarted) -> SessionState:
-    state = _ended(state, "done")
+    if event.aside:
+        return replace(state, aside=True, refusal=None)
+    state = replace(_ended(state, "done"), aside=False)
     if event.stage == "project":
         state = _without_project(state)
     if event.stage == "baseline":
@@ -224,6 +231,8 @@ def _project_opened(state: SessionState, event: told.ProjectOpened) -> SessionSt
 
 
 def _refused(state: SessionState, event: told.Refused) -> SessionState:
+    if state.aside:
+        return replace(state, refusal=event)
     return replace(_ended(state, "refused"), refusal=event)
 
 
@@ -331,6 +340,17 @@ def _trial_done(state: SessionState, event: told.TrialDone) -> SessionState:
         return state
     return _trial(state, done=event, run=exact(trial.run, event.counts, event.scaler))
 
+
+#: What is taken in while something is replayed beside the session.
+_ASIDE = (
+    told.EngineStarted,
+    told.StageStarted,
+    told.Refused,
+    told.CaseReplayed,
+    told.OutputCaptured,
+    told.EngineFailed,
+    told.Goodbye,
+)
 
 _STEPS: Mapping[type[Event], Callable[[SessionState, Any], SessionState]] = {
     told.EngineStarted: _engine_started,
