@@ -235,7 +235,10 @@ def _scale_words(forecast: DtypeForecast, scaler: ScaleCourse | None, skipped: i
     if scaler is None or forecast.initial_scale is None:
         return ()
     foreseen = f"a first scale of {scale_text(forecast.initial_scale)} was foreseen"
-    course = f"the trial started at {scale_text(scaler.initial)} and came down to {scale_text(scaler.lowest)}"
+    fell = scaler.lowest < scaler.initial
+    course = f"the trial started at {scale_text(scaler.initial)}" + (
+        f" and came down to {scale_text(scaler.lowest)}" if fell else " and never came down"
+    )
     return (f"{foreseen}; {course} with {counted(skipped, 'skipped update')}",)
 
 

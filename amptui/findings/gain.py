@@ -66,9 +66,13 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 def noise_of(same: Spread) -> float:
     """How far two equal runs are apart: the factor that the farther quartile of their paired ratios makes, less 1."""
+    return _noise_factor(same) - 1.0
+
+
+def _noise_factor(same: Spread) -> float:
     if not (same.low > 0.0 and same.high > 0.0):
         return math.inf
-    return max(same.high, 1.0 / same.high, same.low, 1.0 / same.low) - 1.0
+    return max(same.high, 1.0 / same.high, same.low, 1.0 / same.low)
 
 
 def time_claim(speedup: Spread, same: Spread) -> Claim:
@@ -80,12 +84,12 @@ def time_claim(speedup: Spread, same: Spread) -> Claim:
         return Claim(
             subject="time", direction="none", words=f"too few pairs to compare ({speedup.count}); nothing is stated"
         )
-    noise = noise_of(same)
+    noise, factor = noise_of(same), _noise_factor(same)
     between = f"quartiles {speedup.low:.2f} to {speedup.high:.2f}"
-    if speedup.low > 1.0 + noise:
+    if speedup.low > factor:
         words = f"{speedup.median:.2f} times as fast as FP32 ({between})"
         return Claim(subject="time", direction="better", figure=speedup.median, words=words)
-    if speedup.high < 1.0 / (1.0 + noise):
+    if speedup.high > 0.0 and 1.0 / speedup.high > factor:
         between = f"quartiles {1.0 / speedup.high:.2f} to {1.0 / speedup.low:.2f}"
         words = f"{1.0 / speedup.median:.2f} times as long as FP32 ({between})"
         return Claim(subject="time", direction="worse", figure=speedup.median, words=words)

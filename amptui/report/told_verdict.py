@@ -109,8 +109,9 @@ def _trial(row: Row) -> str:
     if row.criterion == "difference":
         beyond = "apart by" if row.what.startswith("gradient") else "beyond rtol by"
         return f"{said} · {beyond} {figure(row.measured)}"
-    what = {"quality": "drop", "progress": "above by"}.get(row.criterion)
-    return f"{said} · {what} {figure(row.measured)}" if what else said
+    if row.criterion == "progress" and row.measured is not None:
+        return f"{said} · {'above' if row.measured > 0.0 else 'below'} by {figure(abs(row.measured))}"
+    return f"{said} · drop {figure(row.measured)}" if row.criterion == "quality" else said
 
 
 # Findings.
