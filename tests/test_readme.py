@@ -60,7 +60,9 @@ def commands(block: Block) -> list[tuple[str, str]]:
 
 
 SECTIONS = {
-    "its own project, judged, and FP32 had back": ["Your own project", "Judge it", "Have FP32 back", "Look into a checkpoint"],
+    "its own project, judged, and FP32 had back": [
+        "Your own project", "Judge it", "Take it over", "Have FP32 back", "Look into a checkpoint",
+    ],
     "a file to start from": ["Start from a file that runs"],
     "settings in a file": ["amptui.yaml"],
     "a rejection": ["When it is rejected"],
