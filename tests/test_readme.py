@@ -5,7 +5,6 @@ written there, another `python` block is run, each line of an `sh` block is a co
 comment behind it says), and every line of a `text` block is in what the command before it printed.
 """
 
-# ruff: noqa: E501 - one row of a table is one line
 from __future__ import annotations
 
 import importlib.metadata
