@@ -122,11 +122,11 @@ def _no_attribute(value: object, part: str, shown: str, place: Place) -> SpecErr
         odd = next(character for character in part if not character.isascii())
         name = unicodedata.name(odd, f"U+{ord(odd):04X}")
         return SpecError("attribute-missing", message, f"it holds the letter {name}; did you mean '{match}'?")
-    hint = did_you_mean(part, public)
+    made = [name for name in public if _made_here(value, name)]
+    hint = did_you_mean(part, made) or did_you_mean(part, public)  # what it only imports is rarely meant
     if not hint and not (inspect.ismodule(value) or inspect.isclass(value)):
         hint = f"it is {what_it_is(value)}"
     if not hint:
-        made = [name for name in public if _made_here(value, name)]
         hint = f"it defines {listed(made)}" if made else "it defines no function and no Project"
     return SpecError("attribute-missing", message, hint)
 

@@ -136,10 +136,10 @@ def _in_trial(now: Situation) -> Guidance:
     trial = state.trial
     assert trial is not None
     if now.trip_waits:
-        return _at_trip(trial)
+        return _at_trip(state, trial)
     if paused is not None:
         return Guidance(
-            f"Paused at step {paused.step:,} ({paused.why}). Nothing runs until you say so.",
+            f"Paused at step {paused.step:,} ({paused.why}). {_cases_off(state) or 'Nothing runs until you say so.'}",
             "s next phase, n next iteration, c run on, u until…, x explains, F falls back.",
         )
     progress = state.progress
@@ -150,7 +150,7 @@ def _in_trial(now: Situation) -> Guidance:
     return Guidance("The trial runs; every update is guarded, and the first bad one stops it.", "space pauses.")
 
 
-def _at_trip(trial: TrialState) -> Guidance:
+def _at_trip(state: SessionState, trial: TrialState) -> Guidance:
     record = trial.trips[-1].record
     press = "c goes on without it, r retries at the new scale, d shows why, F falls back."
     if record.skipped:
@@ -158,9 +158,21 @@ def _at_trip(trial: TrialState) -> Guidance:
         usual = "Usual while the scale settles; x explains." if trial.tripped < _MANY else "They are many by now."
         if _no_scale_fits(trial):
             usual = "No smaller scale was found to mend it."
+        usual = _cases_off(state) or usual
         return Guidance(words + usual, press, "warn")
     words = f"Step {record.step:,}: the guard holds back what a plain loop would have written into the weights."
     return Guidance(words, press, "bad")
+
+
+def _cases_off(state: SessionState) -> str:
+    """What the cases said before the stretch began, where it was bad: a skip is not the news then."""
+    tried = [case.trial for case in state.cases.values() if case.trial is not None]
+    off = sum(any(d.measured > d.limit or d.nonfinite for d in case.differences) for case in tried)
+    changed = sum(case.decision_stands is False for case in tried)
+    if not off and not changed:
+        return ""
+    decisions = f", {counted(changed, 'decision')} changed" if changed else ""
+    return f"{off} of {counted(len(tried), 'case')} are off already{decisions}."
 
 
 def _no_scale_fits(trial: TrialState) -> bool:

@@ -108,7 +108,7 @@ def _encoding() -> str:
 
 def refusal(terminal: Terminal) -> str | None:
     """Why no screen can be drawn here and what to do instead; None where it can."""
-    instead = "Use `amptui check SPEC` instead: the same trial, as plain text and JSON."
+    instead = "Without one: `amptui check SPEC` judges, `amptui report SESSION` tells of a recorded session."
     if not terminal.is_tty:
         return f"Input or output is not a terminal, so there is no screen to draw on. {instead}"
     if terminal.term in ("", "dumb", "unknown"):

@@ -93,7 +93,7 @@ def evidence_of(origin: Origin, setting: Setting) -> tuple[str, ...]:
     else:
         made = " and ".join(origin.kinds) or "zero"
         slope = "the gradient of " if origin.phase == "backward" else ""
-        text = f": {origin.source}" if origin.source else ""
+        text = f": {_without_comment(origin.source)}" if origin.source else ""
         facts.append(f"{slope}{_called(origin)} is {made} in {origin.dtype}{text}")
         facts.extend(_range(fact) for fact in _telling(origin))
         if origin.exact is not None and setting.fp32_ok:
@@ -157,6 +157,11 @@ def _range(fact: TensorFacts) -> str:
     elif fact.low is not None and fact.high is not None:
         shown += f" from {fact.low:.4g} to {fact.high:.4g}"
     return shown + (f", holds {' and '.join(fact.kinds)}" if fact.kinds else "")
+
+
+def _without_comment(source: str) -> str:
+    """A line of source without what is set off behind it as a comment."""
+    return source.partition("  #")[0].rstrip()
 
 
 def _station(link: Link) -> str:
