@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,52 @@ def test_a_trip_a_hanging_phase_and_a_killed_engine_all_lead_back_to_fp32(home: 
         program.wait("end the engine")
         program.press("e")
         assert program.end() == 0
+
+
+def at_the_baseline_that_hangs(program: OnTerminal, home: Path) -> None:
+    (home / "hang").touch()
+    program.press("c")
+    program.wait("true FP32")
+
+
+def at_the_criteria(program: OnTerminal, home: Path) -> None:
+    program.press("c")
+    program.wait("c shows the criteria")
+
+
+def at_the_verdict(program: OnTerminal, home: Path) -> None:
+    to_the_trial(program)
+    program.press("c")
+    program.wait("ACCEPT", timeout=60)
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [lambda program, home: None, at_the_baseline_that_hangs, at_the_criteria, at_the_verdict],
+    ids=["project", "baseline", "criteria", "verdict"],
+)
+def test_an_engine_killed_in_any_stage_is_told_and_the_way_back_is_open(home: Path, reach: Callable[..., None]) -> None:
+    with started(home) as program:
+        reach(program, home)
+        os.kill(engine_of(home), signal.SIGKILL)
+        program.wait("engine gone", "SIGKILL", timeout=30)
+        (home / "hang").unlink(missing_ok=True)
+        program.press("F")
+        program.wait("fall back to FP32")
+        program.press("F")
+        program.wait("Back at the FP32 checkpoint", timeout=60, without="engine gone")
+        program.press("q")
+        program.wait("end the engine")
+        program.press("e")
+        assert program.end() == 0
+    kept = subprocess.run(
+        [sys.executable, "-m", "amptui", "restore", "last", "--verify"],
+        env={**os.environ, "AMPTUI_HOME": str(home / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert kept.returncode == 0, kept.stdout + kept.stderr
 
 
 def test_a_hang_up_leaves_the_engine_waiting_and_attach_takes_it_up(home: Path) -> None:
