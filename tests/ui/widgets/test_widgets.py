@@ -247,7 +247,7 @@ def test_moving_sorting_and_filtering_by_keys_and_mouse() -> None:
         assert pane.selected == layers().rows[0]
         await pilot.press("S", "S")
         assert pane.view.sort == 1
-        await pilot.press("R")
+        await pilot.press("I")
         assert not pane.view.descending
         pane.filter_by("layer.2")
         await pilot.pause()
