@@ -168,6 +168,8 @@ class TerminalGuard:
             self._loop.call_soon(stop)
 
     def __enter__(self) -> TerminalGuard:
+        for name in ("COLUMNS", "LINES"):  # exported by `resize` and some shells: they would pin the size for good
+            os.environ.pop(name, None)
         with contextlib.suppress(termios.error, OSError, ValueError, AttributeError):
             self._attributes = termios.tcgetattr(_stdin())
             self._watch_hangup()

@@ -214,7 +214,9 @@ def test_a_hang_up_leaves_the_engine_waiting_and_attach_takes_it_up(home: Path) 
         assert b"\x1b[?1049l" in program.written
     engine = engine_of(home)
     os.kill(engine, 0)
-    with OnTerminal("attach", home=home / "home") as attached:
+    # as after `eval $(resize)`: exported sizes must not pin the screen to them
+    pinned = {"COLUMNS": "80", "LINES": "24"}
+    with OnTerminal("attach", home=home / "home", env=pinned) as attached:
         attached.wait("Paused at step 0", timeout=30)
         attached.press("s")
         attached.wait("after zero_grad")
