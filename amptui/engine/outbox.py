@@ -52,9 +52,11 @@ class Outbox:
         body, kind = encode(event), type(event)
         with self._order:
             time = clock.time()
-            if self.store is not None:
-                self.store.record(self._seq + 1, time, kind.__name__, body, durable=kind.durable)
+            # Taken before it is recorded: a signal handler of the project may raise anywhere from here on, and a number
+            # that the store may know already must not be used again.
             self._seq += 1
+            if self.store is not None:
+                self.store.record(self._seq, time, kind.__name__, body, durable=kind.durable)
             self._enqueue(encode_envelope(self._seq, time, body), durable=kind.durable)
             return self._seq
 

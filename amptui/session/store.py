@@ -156,7 +156,8 @@ class Store(StoreReader):
                         chain = row_crc(event.seq, event.time, event.kind, event.body, start=chain)
                         rows.append((event.seq, event.time, event.kind, event.body, chain))
                     self._connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
-                self._chain, self._last_seq = chain, events[-1].seq
+                    # Before the commit: whatever raises in here ends the store, so nothing is ever chained to these.
+                    self._chain, self._last_seq = chain, events[-1].seq
 
     def put_meta(self, name: str, value: str) -> None:
         """Writes one durable fact about the session as a whole (settings, versions, git commit …)."""

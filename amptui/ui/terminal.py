@@ -16,6 +16,7 @@ import signal
 import sys
 import termios
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -142,6 +143,9 @@ class TerminalGuard:
     signal does so at once (but not a second SIGHUP: the kernel and the shell may both send one). SIGTSTP and SIGCONT
     are the framework's: it leaves and re-enters the alternate screen.
 
+    A thread of its own does all that: a handler in Python waits for the main thread to come back to the interpreter,
+    which a stuck one never does; the interpreter's wake-up descriptor is written at once.
+
     Enter it in the main thread, around `App.run()`; call `listen` inside the running loop.
     """
 
@@ -152,8 +156,9 @@ class TerminalGuard:
         self._stop: Callable[[], object] | None = None
         self._attributes: list[Any] | None = None
         self._handlers: dict[signal.Signals, Any] = {}
-        self._watchdog: threading.Timer | None = None
+        self._woken_before = -1
         self._wake: int | None = None
+        self._watcher: threading.Thread | None = None
 
     @property
     def exit_code(self) -> int | None:
@@ -172,9 +177,13 @@ class TerminalGuard:
             os.environ.pop(name, None)
         with contextlib.suppress(termios.error, OSError, ValueError, AttributeError):
             self._attributes = termios.tcgetattr(_stdin())
-            self._watch_hangup()
+        told, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        self._watcher = threading.Thread(target=self._watch, args=(told,), name="terminal-guard", daemon=True)
+        self._watcher.start()
+        self._woken_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in ENDING:
-            self._handlers[number] = signal.signal(number, self._on_signal)
+            self._handlers[number] = signal.signal(number, _nothing)
         return self
 
     def __exit__(
@@ -182,48 +191,51 @@ class TerminalGuard:
     ) -> None:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
-        if self._watchdog:
-            self._watchdog.cancel()
-        if self._wake is not None:
+        signal.set_wakeup_fd(self._woken_before)
+        if self._wake is not None and self._watcher is not None:
             os.close(self._wake)
-            self._wake = None
+            self._watcher.join()  # what came before is counted
         self._restore_modes()
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self.received is not None and number != signal.SIGHUP:
-            self._end()
-        self._begin_end(signal.Signals(number))
+    def _watch(self, told: int) -> None:
+        """Sleeps until a signal comes, the terminal is gone, or, once told to end, the time is up.
 
-    def _begin_end(self, number: signal.Signals) -> None:
-        """From a signal handler or from the hang-up thread; only the first call counts."""
-        if self.received is not None:
-            return
-        self.received = number
-        self._watchdog = threading.Timer(self._grace, self._end)
-        self._watchdog.daemon = True
-        self._watchdog.start()
-        if self._loop and self._stop:
-            with contextlib.suppress(RuntimeError):  # the loop has just closed
-                self._loop.call_soon_threadsafe(self._stop)
-
-    def _watch_hangup(self) -> None:
-        """A thread that sleeps until the terminal is gone; it reads nothing, so the app's input is left alone.
-
-        Without a controlling terminal no SIGHUP comes, and the app would read end-of-file in a tight loop for ever.
+        The terminal itself is not read, so the app's input is left alone. Without a controlling terminal no SIGHUP
+        comes, and the app would read end-of-file in a tight loop for ever.
         """
-        sleeper, self._wake = os.pipe()
-        poll = select.poll()
-        terminal = _stdin()
-        poll.register(terminal, 0)  # no events asked for: hang-up is always reported
-        poll.register(sleeper, select.POLLIN)
+        poll, terminal = select.poll(), None if self._attributes is None else _stdin()
+        if terminal is not None:
+            poll.register(terminal, 0)  # no events asked for: hang-up is always reported
+        poll.register(told, select.POLLIN)
+        deadline: float | None = None
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+            ready = dict(poll.poll(left))
+            if deadline is not None and time.monotonic() >= deadline:
+                self._end()
+            numbers = os.read(told, 64) if told in ready else b""
+            if told in ready and not numbers:  # the guard is left
+                os.close(told)
+                return
+            for number in numbers:
+                if number in ENDING and self.received is not None and number != signal.SIGHUP:
+                    self._end()
+                if number in ENDING:
+                    self._ask_to_stop(signal.Signals(number))
+            if terminal is not None and ready.get(terminal, 0) & (select.POLLHUP | select.POLLERR):
+                poll.unregister(terminal)  # it would be reported for ever
+                terminal = None
+                self._ask_to_stop(signal.SIGHUP)
+            if deadline is None and self.received is not None:
+                deadline = time.monotonic() + self._grace
 
-        def wait() -> None:
-            gone = dict(poll.poll()).get(terminal, 0) & (select.POLLHUP | select.POLLERR)
-            os.close(sleeper)
-            if gone:
-                self._begin_end(signal.SIGHUP)
-
-        threading.Thread(target=wait, name="terminal-hangup", daemon=True).start()
+    def _ask_to_stop(self, number: signal.Signals) -> None:
+        """Only the first call counts."""
+        if self.received is None:
+            self.received = number
+            if self._loop and self._stop:
+                with contextlib.suppress(RuntimeError):  # the loop has just closed
+                    self._loop.call_soon_threadsafe(self._stop)
 
     def _end(self) -> None:
         """Restore and leave at once, from any thread: the app did not."""
@@ -239,6 +251,10 @@ class TerminalGuard:
         if self._attributes is not None:
             with contextlib.suppress(termios.error, OSError):
                 termios.tcsetattr(_stdin(), termios.TCSANOW, self._attributes)
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    """A handler, so that the signal is caught: what it means is decided by the guard's thread."""
 
 
 def _stdin() -> int:

@@ -104,6 +104,25 @@ def test_what_cannot_be_recorded_is_not_told(store: Store, monkeypatch: pytest.M
     outbox.close()
 
 
+def test_a_signal_handler_that_raises_while_an_event_is_recorded_costs_that_event_at_most(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox, record = Outbox(store), store.record
+
+    def interrupted(seq: int, *arguments: object, **named: object) -> None:
+        record(seq, *arguments, **named)  # type: ignore[arg-type]
+        raise TimeoutError("from the project's handler")
+
+    outbox.send(remark("before"))
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "record", interrupted)
+        with pytest.raises(TimeoutError):
+            outbox.send(progress(1))
+    outbox.send(remark("after"))
+    outbox.close()
+    assert [envelope.event for envelope in history(store)] == [remark("before"), progress(1), remark("after")]
+
+
 def test_many_threads_keep_one_order(store: Store) -> None:
     outbox = Outbox(store)
     engine, client = ends()
