@@ -154,6 +154,7 @@ def _attempt(run: GuardedRun, update: LiveUpdate, step: int) -> Generator[Phase,
 
     losses: list[Tensor] = []
     shown: dict[str, list[Tensor | float]] = {}
+    mapped = False
     for micro_batch, batch in enumerate(run.live.batches.window(step)):
         run.tape.enter(step, name, micro_batch)
         with user_code("forward", step=step, update=name, micro_batch=micro_batch), run.autocast():
@@ -162,6 +163,7 @@ def _attempt(run: GuardedRun, update: LiveUpdate, step: int) -> Generator[Phase,
             driving = parts.driving / settings.accumulate if divided else parts.driving
         # copies: a project may write into the same tensors again before they are read
         losses.append(parts.driving.detach().clone())
+        mapped |= parts.mapped
         for key, value in parts.shown.items():
             shown.setdefault(key, []).append(value.detach().clone() if isinstance(value, Tensor) else value)
         values = {"loss": float(losses[-1])} if run.stepping else {}
@@ -179,7 +181,7 @@ def _attempt(run: GuardedRun, update: LiveUpdate, step: int) -> Generator[Phase,
 
     with user_code("check_grads", step=step, update=name):
         reading = run.guard.read(update, losses, shown)
-    record = _record(update, step, reading, started)
+    record = replace(_record(update, step, reading, started), mapped_loss=mapped)
     if gradients:
         run.unscaled.append(record)
     if reading.outcome == "no_gradient":
@@ -263,10 +265,9 @@ def _step_scheduler(run: GuardedRun, update: LiveUpdate, record: UpdateRecord) -
     scheduler = update.update.scheduler
     if scheduler is None or run.applied[update.name] % update.update.scheduler_every:
         return
-    plateau = isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
     with user_code("scheduler", step=record.step, update=update.name):
-        scheduler.step(*([record.loss] if plateau else []))
-    note = "ReduceLROnPlateau got the window's mean loss" if plateau else ""
+        scheduler.step(*([record.loss] if update.facts.scheduler_sees_loss else []))
+    note = f"{update.facts.scheduler} got the window's mean loss" if update.facts.scheduler_sees_loss else ""
     rate = update.update.optimizer.param_groups[0].get("lr")
     # a rate that is a tensor is read with the next update's numbers: asking for it here would cost a transfer
     values = (

@@ -114,6 +114,8 @@ class LossParts:
 
     driving: Tensor
     shown: Mapping[str, Tensor | float]
+    #: Whether it returned a mapping.
+    mapped: bool
 
 
 class LossRefused(TypeError):
@@ -144,7 +146,7 @@ def split_loss(result: object) -> LossParts:
         raise LossRefused(f"the loss has dtype {driving.dtype}; return a real floating-point number")
     if not driving.requires_grad:
         raise LossRefused("the loss needs no gradient; it was detached, computed under no_grad, or uses no parameter")
-    return LossParts(driving.reshape(()), shown)
+    return LossParts(driving.reshape(()), shown, isinstance(result, Mapping))
 
 
 def _is_scalar(value: object) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from amptui.engine.batches import Source, draw, freeze
 from amptui.engine.failures import defined_at, user_code
@@ -148,6 +149,7 @@ def _live(update: Update, modules: Mapping[str, nn.Module]) -> LiveUpdate:
         layers=tuple(names[id(p)] for p in parameters),
         loss_at=defined_at(update.loss),
         scheduler=type(update.scheduler).__name__ if update.scheduler is not None else None,
+        scheduler_sees_loss=isinstance(update.scheduler, ReduceLROnPlateau),
         scheduler_every=update.scheduler_every,
         every=update.every,
         accumulate=update.accumulate,

@@ -47,6 +47,8 @@ class UpdateFacts:
     #: `file:line` of the loss function.
     loss_at: str | None
     scheduler: str | None
+    #: Whether it steps by the window's mean loss: ReduceLROnPlateau and what is derived from it.
+    scheduler_sees_loss: bool = False
     scheduler_every: int
     every: int
     accumulate: int
@@ -162,6 +164,8 @@ class UpdateRecord:
     #: Names of what was not finite: layers, buffers, or micro-batch indices as "micro-batch 2".
     bad: tuple[str, ...] = ()
     seconds: float = 0.0
+    #: Whether the loss function returned a mapping, whose `loss` drives backward.
+    mapped_loss: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

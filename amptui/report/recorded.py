@@ -30,15 +30,15 @@ class UpdateCurves:
     norms: array[float] = field(default_factory=lambda: array("d"))
     #: Places in `TAKEN`.
     taken: array[int] = field(default_factory=lambda: array("b"))
-    #: Whether its loss function returned a mapping, as far as further entries in it tell.
-    shows_more: bool = False
+    #: Whether its loss function returned a mapping.
+    mapped_loss: bool = False
 
     def add(self, record: UpdateRecord) -> None:
         self.steps.append(record.step)
         self.losses.append(record.loss)
         self.norms.append(record.norm)
         self.taken.append(TAKEN.index(_taken(record)))
-        self.shows_more |= bool(record.shown)
+        self.mapped_loss |= record.mapped_loss
 
 
 @dataclass

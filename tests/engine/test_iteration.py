@@ -373,7 +373,7 @@ def test_a_plateau_scheduler_gets_the_windows_mean_loss_and_says_so(tmp_path: Pa
     live = opened(Project(model=model, updates=[update], batches=[(torch.ones(2, 4),)] * 4), tmp_path)
     left = guarded(live, Policy(dtype="bfloat16"))
     assert seen == [left.records[1].updates[0].loss, left.records[3].updates[0].loss]
-    assert any("ReduceLROnPlateau" in phase.note for phase in left.phases if phase.name == "scheduler")
+    assert any("Plateau got the window's mean loss" in phase.note for phase in left.phases if phase.name == "scheduler")
 
 
 def test_sum_reduction_does_not_divide(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def test_curves_hold_every_iteration_of_both_runs_as_recorded() -> None:
         step(0, run="baseline", updates=[{"loss": 2.0, "norm": 3.0}]),
         *trial_started(),
         step(0, scale=8.0, updates=[{"loss": math.nan, "norm": math.inf, "outcome": "bad_gradient"}]),
-        step(1, scale=4.0, updates=[{"outcome": "no_gradient"}, {"update": "second", "shown": {"extra": 1.0}}]),
+        step(1, scale=4.0, updates=[{"outcome": "no_gradient"}, {"update": "second", "mapped_loss": True}]),
         step(2, scale=4.0, updates=[{"outcome": "bad_after_unscale"}]),
     )
     session = recorded(events)
@@ -32,7 +32,7 @@ def test_curves_hold_every_iteration_of_both_runs_as_recorded() -> None:
     assert math.isnan(main.losses[0])
     assert main.norms[0] == math.inf
     assert [TAKEN[taken] for taken in main.taken] == ["skipped", "no gradient", "withheld"]
-    assert (main.shows_more, second.shows_more) == (False, True)
+    assert (main.mapped_loss, second.mapped_loss) == (False, True)
     assert session.curves.scales.tolist() == [8.0, 4.0, 4.0]
 
 

@@ -33,7 +33,7 @@ class Plan:
     mapping: bool
     updates: tuple[UpdateFacts, ...]
     #: Updates whose loss function returns a mapping with the key `loss`.
-    told: frozenset[str]
+    mapped: frozenset[str]
     #: Updates that had iterations without any gradient.
     idle: frozenset[str]
 
@@ -77,7 +77,7 @@ class Plan:
 
 
 def plan_of(
-    project: ProjectOpened, policy: Policy, *, told: Sequence[str] = (), idle: Sequence[str] = ()
+    project: ProjectOpened, policy: Policy, *, mapped: Sequence[str] = (), idle: Sequence[str] = ()
 ) -> Plan | None:
     """The plan for `policy`; None where the project has no updates and so no training step."""
     if not project.updates:
@@ -95,7 +95,7 @@ def plan_of(
         rollback=policy.buffers == "rollback" and scaler is not None,
         mapping=mapping,
         updates=project.updates,
-        told=frozenset(told),
+        mapped=frozenset(mapped),
         idle=frozenset(idle),
     )
 

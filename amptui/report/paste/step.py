@@ -19,7 +19,7 @@ def train_step(plan: Plan) -> Lines:
 
 def uses_fmean(plan: Plan) -> bool:
     """Whether a scheduler is given the mean of several losses as a Python float."""
-    return plan.accumulate > 1 and any(map(_is_plateau, plan.scheduled))
+    return plan.accumulate > 1 and any(update.scheduler_sees_loss for update in plan.scheduled)
 
 
 def _arguments(plan: Plan) -> list[str]:
@@ -66,7 +66,7 @@ def _single(plan: Plan) -> Lines:
     lines += _prepared(plan, update)
     lines += _gradients(plan, update, explained=True)
     mean = _mean(plan, update)
-    if _is_plateau(update):
+    if update.scheduler_sees_loss:
         lines.append(f"mean = {mean}")
         mean = "mean"
     if update.name in plan.idle:
@@ -165,7 +165,7 @@ def _prepared(plan: Plan, update: UpdateFacts) -> Lines:
 
 
 def _gradients(plan: Plan, update: UpdateFacts, *, explained: bool) -> Lines:
-    call = "loss_function(model, batch)" + ('["loss"]' if update.name in plan.told else "")
+    call = "loss_function(model, batch)" + ('["loss"]' if update.name in plan.mapped else "")
     context = forward_context(plan)
     why = "  # forward and loss only, no backward" if explained else ""
     lines = [f"with {context}:{why}", f"    loss = {call}"] if context else [f"loss = {call}"]
@@ -204,7 +204,7 @@ def _scheduled(plan: Plan, update: UpdateFacts, scheduler: str) -> Lines:
     if update.scheduler is None:
         return []
     mean = "mean" if plan.single else f"means[{literal(update.name)}]"
-    call = f"{scheduler}.step({mean if _is_plateau(update) else ''})"
+    call = f"{scheduler}.step({mean if update.scheduler_sees_loss else ''})"
     if not plan.counts_applied:
         return [call]
     count = f"applied_updates[{literal(update.name)}]"
@@ -213,13 +213,9 @@ def _scheduled(plan: Plan, update: UpdateFacts, scheduler: str) -> Lines:
     return [f"{count} += 1", f"if {count} % {update.scheduler_every} == 0:", f"    {call}"]
 
 
-def _is_plateau(update: UpdateFacts) -> bool:
-    return update.scheduler == "ReduceLROnPlateau"
-
-
 def _mean(plan: Plan, update: UpdateFacts) -> str:
     """The mean loss of the window: as a Python float where a scheduler compares it, else as it lies on the device."""
-    if _is_plateau(update):
+    if update.scheduler_sees_loss:
         return "fmean(map(float, losses))" if plan.accumulate > 1 else "float(loss.detach())"
     return "torch.stack(losses).mean()" if plan.accumulate > 1 else "loss.detach()"
 

@@ -49,7 +49,7 @@ def accepted_code(recorded: Recorded) -> str | None:
     plan = plan_of(
         project,
         policy,
-        told=[name for run in runs for name, update in run.items() if update.shows_more],
+        mapped=[name for run in runs for name, update in run.items() if update.mapped_loss],
         idle=[counts.name for counts in reached.counts if counts.without_gradient],
     )
     if plan is None:

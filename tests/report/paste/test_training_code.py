@@ -58,8 +58,9 @@ def same_as_guarded(make_project: Callable[[], Project], policy: Policy, folder:
     with fp32_regions(live.modules, policy.fp32_regions):
         left = guarded(live, policy)
 
+    mapped = {update.update for record in left.records for update in record.updates if update.mapped_loss}
     twin = make_project()
-    run = pasted(code_of(make_project, policy, folder, **known), twin)
+    run = pasted(code_of(make_project, policy, folder, mapped=mapped, **known), twin)
     torch.manual_seed(5)
     run.run(list(twin.batches))
 
@@ -81,6 +82,14 @@ def plateau(optimizer: torch.optim.Optimizer) -> Any:
     return torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, factor=0.5)
 
 
+class OwnPlateau(torch.optim.lr_scheduler.ReduceLROnPlateau):
+    """What a project derives from torch's scheduler steps by the loss, too."""
+
+
+def own_plateau(optimizer: torch.optim.Optimizer) -> Any:
+    return OwnPlateau(optimizer, patience=0, factor=0.5)
+
+
 ONE_UPDATE: dict[str, Callable[[], Project]] = {
     "plain": make(),
     "sgd with momentum": make(torch.optim.SGD, options={"momentum": 0.9}),
@@ -91,6 +100,7 @@ ONE_UPDATE: dict[str, Callable[[], Project]] = {
     "scheduler": make(scheduler=step_lr, clip_norm=1.0),
     "scheduler after every second applied update": make(scheduler=step_lr, scheduler_every=2),
     "plateau": make(scheduler=plateau),
+    "a plateau of the project's own": make(scheduler=own_plateau),
     "plateau over a window": make(scheduler=plateau, accumulate=3, data=batches(24, bad=(4, 11))),
     "window": make(accumulate=3, data=batches(24, bad=(4, 11)), clip_norm=1.0),
     "window, summed": make(accumulate=3, reduce="sum", data=batches(24, bad=(4, 11))),
@@ -133,8 +143,13 @@ def mapped_loss(model: nn.Module, batch: Batch) -> dict[str, Tensor]:
     return {"loss": loss, "shown": loss.detach() * 2}
 
 
-def test_a_loss_in_a_mapping(tmp_path: Path) -> None:
-    run = same_as_guarded(make(loss=mapped_loss), FP16, tmp_path, told=["main"])
+def alone_in_a_mapping(model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    return {"loss": weighted_loss(model, batch)}
+
+
+@pytest.mark.parametrize("loss", [mapped_loss, alone_in_a_mapping])
+def test_a_loss_in_a_mapping(loss: Callable[..., Any], tmp_path: Path) -> None:
+    run = same_as_guarded(make(loss=loss), FP16, tmp_path)
     assert '["loss"]' in run.code
 
 
