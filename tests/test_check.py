@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -322,6 +323,26 @@ def test_criteria_changed_after_a_trial_need_a_reason_and_become_a_new_revision(
     assert (second.revision, second.after_trial, second.reason) == (2, True, "outputs are checksummed")
     assert second.digest != first.digest
     assert only(VerdictReached, answers(engine, RunTrial())).verdict == "reject"
+
+
+def test_a_new_engine_of_a_session_goes_on_counting_and_holds_to_what_was_locked(tmp_path: Path) -> None:
+    folder = SessionFolder.create(tmp_path / "session")
+    opening = OpenProject(spec=f"{small_project(tmp_path)}:project", folder=str(tmp_path))
+    with EngineProcess.start(sys.executable, folder) as first:
+        for command in (opening, RunBaseline()):
+            answers(first, command)
+        locked = only(CriteriaLocked, answers(first, LockCriteria()))
+        assert only(VerdictReached, answers(first, RunTrial())).trial == 1
+    with EngineProcess.start(sys.executable, folder) as second:
+        for command in (opening, RunBaseline()):
+            answers(second, command)
+        wider = replace(locked.criteria, atol=1.0)
+        assert only(Refused, answers(second, LockCriteria(criteria=wider))).code == "reason"
+        again = only(CriteriaLocked, answers(second, LockCriteria()))  # the same: no reason, no revision
+        assert (again.revision, again.digest, again.after_trial) == (1, locked.digest, False)
+        assert only(VerdictReached, answers(second, RunTrial())).trial == 2
+        changed = only(CriteriaLocked, answers(second, LockCriteria(criteria=wider, reason="logits are ranked only")))
+        assert (changed.revision, changed.after_trial) == (2, True)
 
 
 def test_a_policy_changed_between_trials_marks_the_verdict(engine: EngineProcess, tmp_path: Path) -> None:

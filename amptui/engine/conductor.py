@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import torch
 
@@ -30,14 +29,14 @@ from amptui.engine.preflight import preflight, probe_dtypes
 from amptui.engine.recall import recall
 from amptui.engine.refusals import Refusal
 from amptui.engine.snapshot import Snapshot
+from amptui.engine.told_before import findings_before, locked_before, trials_before
 from amptui.engine.trial import Trial
 from amptui.engine.walk import Attended, LeftTrial, Unattended
 from amptui.findings import criteria as proposing
-from amptui.findings.finding import Finding
 from amptui.findings.judgement import Proposal
 from amptui.findings.verdict import judge
 from amptui.project import Criteria
-from amptui.protocol.codec import decode, encode, to_json
+from amptui.protocol.codec import encode, to_json
 from amptui.protocol.commands import (
     Cancel,
     Close,
@@ -55,7 +54,6 @@ from amptui.protocol.events import (
     CheckpointWritten,
     CriteriaLocked,
     CriteriaProposed,
-    Diagnosed,
     EngineStarted,
     Event,
     FellBack,
@@ -93,7 +91,8 @@ class Conductor:
         self.criteria_dtype: str | None = None
         self.proposed: tuple[Criteria, tuple[Proposal, ...]] | None = None
         self.locked: CriteriaLocked | None = None
-        self.trials = 0
+        #: Of the whole session, also by engines before this one.
+        self.trials = trials_before(outbox.store)
         #: Whether the project was opened only to replay something.
         self.aside = False
         self.after = AfterVerdict()
@@ -219,16 +218,24 @@ class Conductor:
         self.after.baseline_done(bench, self.baseline)
 
     def lock_criteria(self, command: LockCriteria) -> None:
-        """The first lock is revision 1; after a trial a new revision needs a reason, and the old ones stay."""
+        """The first lock is revision 1; after a trial a new revision needs a reason, and the old ones stay.
+
+        A new engine that locks what the session had locked already goes on under that revision.
+        """
         if self.proposed is None:
             raise Refusal("order", "there is no baseline yet", hint="run the baseline before criteria are locked")
-        if self.trials and not command.reason.strip():
-            raise Refusal(
-                "reason", "a trial has run under the locked criteria", hint="write down why they are changed now"
-            )
         criteria = command.criteria or self.proposed[0]
         digest = proposing.digest(criteria)
         reason = command.reason.strip()
+        before = locked_before(self.outbox.store) if self.locked is None else None
+        if before is not None and before.digest == digest:
+            self.locked = replace(before, proposals=self.proposed[1])
+            self.emit(self.locked)
+            return
+        if self.trials and not reason:
+            raise Refusal(
+                "reason", "a trial has run under the locked criteria", hint="write down why they are changed now"
+            )
         revision = 1 if self.locked is None else self.locked.revision + 1
         if self.outbox.store is not None:
             revision = self.outbox.store.lock_criteria(to_json(criteria), reason=reason).revision
@@ -288,19 +295,7 @@ class Conductor:
             raise Refusal(
                 "retained", f"there is no retained case {command.id!r} in this session", hint="list them first"
             )
-        self.emit(recall(bench.live, bench.start, path, self._told_findings()))
-
-    def _told_findings(self) -> tuple[Finding, ...]:
-        """The findings of every trip and verdict of this session so far, also of engines before this one."""
-        store = self.outbox.store
-        if store is None:
-            return ()
-        return tuple(
-            finding
-            for event in store.events()
-            if event.kind in (VerdictReached.__name__, Diagnosed.__name__)
-            for finding in cast("VerdictReached | Diagnosed", decode(event.body)).findings
-        )
+        self.emit(recall(bench.live, bench.start, path, findings_before(self.outbox.store)))
 
     def fall_back(self) -> None:
         """Back to the FP32 checkpoint on disk: verified before anything live is touched, compared afterwards."""

@@ -265,6 +265,12 @@ def _final_case(state: SessionState, event: told.FinalCaseRun) -> SessionState:
     return _case(state, event.figures.case, final={**now.final, event.run: event.figures})
 
 
+def _criteria_locked(state: SessionState, event: told.CriteriaLocked) -> SessionState:
+    # A new engine may go on under the revision that was locked last: it is told again.
+    again = any(revision.revision == event.revision for revision in state.revisions)
+    return replace(state, locked=event, revisions=state.revisions if again else (*state.revisions, event))
+
+
 def _trial_started(state: SessionState, event: told.TrialStarted) -> SessionState:
     cases = {
         name: replace(case, trial=None, final={run: figures for run, figures in case.final.items() if run != "trial"})
@@ -275,9 +281,6 @@ def _trial_started(state: SessionState, event: told.TrialStarted) -> SessionStat
         trials=(*state.trials, TrialState(started=event)),
         cases=cases,
         fell_back=None,
-        # a new engine counts its trials anew
-        precision={trial: map_ for trial, map_ in state.precision.items() if trial != event.trial},
-        measured={trial: timed for trial, timed in state.measured.items() if trial != event.trial},
     )
 
 
@@ -368,7 +371,7 @@ _STEPS: Mapping[type[Event], Callable[[SessionState, Any], SessionState]] = {
     told.IterationDone: _iteration,
     told.BaselineDone: _baseline_done,
     told.CriteriaProposed: lambda state, event: replace(state, proposed=event),
-    told.CriteriaLocked: lambda state, event: replace(state, locked=event, revisions=(*state.revisions, event)),
+    told.CriteriaLocked: _criteria_locked,
     told.TrialStarted: _trial_started,
     told.TrialCaseRun: _trial_case,
     told.PhaseDone: _phase,

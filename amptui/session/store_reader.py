@@ -84,6 +84,13 @@ class StoreReader:
             if len(rows) < _PAGE:
                 return
 
+    def bodies(self, *kinds: str) -> Iterator[str]:
+        """The events of `kinds` alone, in order, without the walk over all the others that `events` checks."""
+        marks = ", ".join("?" * len(kinds))
+        rows = self._rows(f"SELECT body FROM events WHERE kind IN ({marks}) ORDER BY seq", *kinds)  # noqa: S608
+        for (body,) in rows:
+            yield body
+
     @property
     def last_seq(self) -> int:
         """The highest sequence number that is durable; -1 if there is no event."""

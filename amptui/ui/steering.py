@@ -172,8 +172,9 @@ class Steering:
         return state.proposed.criteria if state.proposed is not None else Criteria()
 
     def _lock(self) -> None:
-        """Locks the proposal, or what the user made of it; after the first revision only with a written reason."""
-        if self._screen.situation.state.revisions:
+        """Locks the proposal, or what the user made of it; what differs from the last revision needs a reason."""
+        revisions = self._screen.situation.state.revisions
+        if revisions and revisions[-1].criteria != (self.changed or self._locked_or_proposed()):
             self._screen.ask(questions.reason(self._screen.situation.state), self._lock_because)
         else:
             self._lock_because("")

@@ -190,6 +190,12 @@ def test_criteria_in_force_are_the_last_revision() -> None:
     assert [locked.revision for locked in state.revisions] == [1, 2]
 
 
+def test_a_revision_that_a_new_engine_goes_on_under_is_one_revision_still() -> None:
+    state = after(criteria_locked(1), criteria_locked(1))
+    assert state.locked is not None
+    assert len(state.revisions) == 1
+
+
 def test_an_engine_that_dies_stops_what_ran_and_a_new_one_starts_clean() -> None:
     death = EngineDeath(how="SIGKILL", words="killed", last_output=())
     state = died(after(started(), told.StageStarted(stage="trial")), death)
