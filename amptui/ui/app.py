@@ -344,10 +344,12 @@ class AmptuiApp(App[int]):
     # Leaving.
 
     async def action_back(self) -> None:
-        """Out of a zoom, out of a page that is no stage, then out of the program, with a question first."""
+        """Out of a zoom, the explanation, a page that is no stage; then out of the program, with a question first."""
         stage = self.view.state.stage or "project"
         if self._main.maximized is not None:
             self._main.minimize()
+        elif self._main.has_class("-explained"):
+            self.action_explain()
         elif self._main.page == "help":
             self.go(self._before_help)
         elif self._main.page == "diagnosis":

@@ -237,6 +237,19 @@ def test_leaving_asks_what_becomes_of_the_engine() -> None:
     on_screen(LOADED, script)
 
 
+def test_back_closes_the_explanation_before_it_leaves_anything() -> None:
+    async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "x")
+        explained = screen_text(app)
+        await pressed(pilot, "escape")
+        assert screen_text(app) != explained
+        assert room.connected
+        await pressed(pilot, "escape")
+        await seen(app, pilot, "amptui attach comes back to it")
+
+    on_screen(LOADED, script)
+
+
 def test_below_the_least_size_one_line_says_so_and_the_screen_comes_back() -> None:
     async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
         for size in ((10, 3), (59, 24), (1, 1)):

@@ -199,7 +199,7 @@ class DiagnosisStage(Stage):
         failures = known_failures(state)
         self.chosen = min(self.chosen, max(len(failures) - 1, 0))
         failure = failures[self.chosen] if failures else None
-        count = f"   {self.chosen + 1} of {len(failures)}" if len(failures) > 1 else ""
+        count = f"   {self.chosen + 1} of {len(failures)}, d: next" if len(failures) > 1 else ""
         trial = state.trial
         version = (
             trial.trips if trial is not None else None,
