@@ -8,7 +8,7 @@ from typing import Any
 
 from amptui.engine.baseline import Baseline
 from amptui.engine.bench import Bench
-from amptui.engine.case_search import find_cases
+from amptui.engine.case_search import Search, search
 from amptui.engine.failures import UserCodeError
 from amptui.engine.forecast import forecast
 from amptui.engine.measuring.measure import Measurement
@@ -28,6 +28,7 @@ class AfterVerdict:
         self._bench = bench
         self._baseline: Baseline | None = None
         self._judged: dict[int, tuple[Trial, Verdict]] = {}
+        self._found: Search | None = None
 
     def stages(self) -> dict[type[Command], tuple[StageName, Callable[[Any], None]]]:
         """What it carries out, by command."""
@@ -65,10 +66,13 @@ class AfterVerdict:
             bench.emit(measure_seeds(bench, baseline, max(1, command.seeds)))
 
     def _find_cases(self, command: FindCases) -> None:
+        """Looks once: what was found is written later without another look."""
         if self._bench is None:
             raise Refusal("order", "no project is open", hint="open a project first")
         with _told_as_refusal():
-            self._bench.emit(find_cases(self._bench, command))
+            if self._found is None or self._found.boundary != command.boundary:
+                self._found = search(self._bench, command.boundary)
+            self._bench.emit(self._found.told(command.path))
 
     def _accepted(self, number: int | None) -> Trial:
         accepted = [trial for trial, verdict in self._judged.values() if verdict == "accept"]

@@ -48,8 +48,28 @@ class Candidate:
     finite: bool
 
 
-def find_cases(bench: Bench, command: FindCases) -> CasesFound:
-    """Looks through the frozen batches, and writes what it found to `command.path` for `torch.load`.
+Proposed = tuple[FoundCase, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What one look through the batches proposed."""
+
+    boundary: int
+    samples: int
+    proposed: Sequence[Proposed]
+    remarks: tuple[str, ...]
+
+    def told(self, path: str | None) -> CasesFound:
+        """The event; with `path` the cases are written there, for `torch.load`. Raises `Refusal` if they cannot be."""
+        if path is not None:
+            _write(Path(path), self.proposed)
+        found = tuple(case for case, _inputs in self.proposed)
+        return CasesFound(samples=self.samples, found=found, remarks=self.remarks, path=path)
+
+
+def search(bench: Bench, boundary: int) -> Search:
+    """Looks through the frozen batches for at most `boundary` small margins, and for the extremes.
 
     Raises `Refusal` where no inputs can be made of the batches; the checkpoint's state is restored afterwards.
     """
@@ -60,13 +80,15 @@ def find_cases(bench: Bench, command: FindCases) -> CasesFound:
         with true_fp32():
             form = _form(bench)
             candidates = list(_candidates(bench, form))
-            proposed = [*_boundary(bench, candidates, command.boundary, remarks), *_edges(bench, candidates, remarks)]
+            proposed = [*_boundary(bench, candidates, boundary, remarks), *_edges(bench, candidates, remarks)]
     finally:
         bench.start.restore()
-    found = tuple(told for told, _inputs in proposed)
-    if command.path is not None:
-        _write(Path(command.path), proposed)
-    return CasesFound(samples=len(candidates), found=found, remarks=tuple(remarks), path=command.path)
+    return Search(boundary=boundary, samples=len(candidates), proposed=proposed, remarks=tuple(remarks))
+
+
+def find_cases(bench: Bench, command: FindCases) -> CasesFound:
+    """Looks through the batches, and writes what it found to `command.path`."""
+    return search(bench, command.boundary).told(command.path)
 
 
 def _form(bench: Bench) -> InputForm:
@@ -130,9 +152,6 @@ def _length(inputs: Any) -> int:
     tensors = list(tensors_in(inputs))
     masks = [tensor for tensor in tensors if is_mask(tensor)]
     return sum(int(mask.count_nonzero()) for mask in masks) if masks else sum(tensor.numel() for tensor in tensors)
-
-
-Proposed = tuple[FoundCase, Any]
 
 
 def _boundary(bench: Bench, candidates: Sequence[Candidate], most: int, remarks: list[str]) -> list[Proposed]:

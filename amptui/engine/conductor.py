@@ -35,7 +35,7 @@ from amptui.engine.walk import Attended, LeftTrial, Unattended
 from amptui.findings import criteria as proposing
 from amptui.findings.judgement import Proposal
 from amptui.findings.verdict import judge
-from amptui.project import Criteria
+from amptui.project import Criteria, Policy
 from amptui.protocol.codec import encode, to_json
 from amptui.protocol.commands import (
     Cancel,
@@ -65,6 +65,7 @@ from amptui.protocol.events import (
     StageStarted,
     VerdictReached,
 )
+from amptui.protocol.measuring import TASKS
 from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
 from amptui.session.manifest import FP32, CheckpointRecord
@@ -93,6 +94,8 @@ class Conductor:
         self.locked: CriteriaLocked | None = None
         #: Of the whole session, also by engines before this one.
         self.trials = trials_before(outbox.store)
+        #: The policies of trials that this engine has run to their end.
+        self.tried: list[Policy] = []
         #: Whether the project was opened only to replay something.
         self.aside = False
         self.after = AfterVerdict()
@@ -124,7 +127,7 @@ class Conductor:
             return  # Pause, Advance and the like mean nothing between stages
         stage, carry_out = stages[type(command)]
         self.aside = command.aside if isinstance(command, OpenProject) else self.aside
-        self.emit(StageStarted(stage=stage, aside=self.aside))
+        self.emit(StageStarted(stage=stage, aside=self.aside, task=TASKS.get(type(command))))
         left: Command | None = None
         completed = False
         try:
@@ -254,7 +257,8 @@ class Conductor:
         if self.baseline is None or self.locked is None:
             raise Refusal("order", "the criteria are not locked", hint="run the baseline and lock the criteria first")
         policy = policy_over(bench.policy, command.policy)
-        changed = policy != bench.policy and self.trials > 0 and not command.planned
+        # what was thought of after a trial is marked; once more, it is the run that confirms it
+        late = self.trials > 0 and not command.planned and policy not in (bench.policy, *self.tried)
         self.trials += 1
         trial = Trial(
             bench=bench,
@@ -267,7 +271,7 @@ class Conductor:
             repeats=max(1, command.extend),
         )
         evidence = trial.run()
-        evidence = replace(evidence, interventions=evidence.interventions + int(changed))
+        evidence = replace(evidence, interventions=evidence.interventions + int(late))
         judgement = judge(evidence)
         self.emit(StageStarted(stage="verdict"))
         self.emit(
@@ -286,6 +290,7 @@ class Conductor:
         self.after.judged(trial, judgement.verdict)
         if trial.stopped is not None:
             raise trial.stopped
+        self.tried.append(policy)
 
     def replay_case(self, command: ReplayCase) -> None:
         """A retained case once more, on its own weights; what the session has measured stays as it is."""

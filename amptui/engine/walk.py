@@ -58,6 +58,8 @@ class Attended:
     #: "phase" and "iteration" stop at the next one; "run" goes on until something stops it.
     pace: str = "phase"
     until: Condition | None = None
+    #: Whether trips are waited for.
+    waits: bool = True
     #: Iterations since an update was last applied.
     without_update: int = 0
     #: The project of the run, once a phase of it has been seen.
@@ -108,7 +110,10 @@ class Attended:
         return self.pace == "phase" and phase.name == "check_grads"
 
     def _answered(self, phase: Phase, run: GuardedRun) -> Choice:
-        """Waits for what the user wants to do about a trip."""
+        """Waits for what the user wants to do about a trip; where none is waited for, it is the skip that it is."""
+        if not self.waits:
+            self._look(phase.step)
+            return "go_on"
         command = self._wait(phase.step, "the guard held an update back")
         choice: Choice = command.choice if isinstance(command, Answer) else "go_on"
         if choice == "retry":
@@ -151,9 +156,11 @@ class Attended:
 
     def _take(self, command: Command) -> None:
         if isinstance(command, Advance):
-            self.pace, self.until = command.unit, None
+            self.pace, self.until, self.waits = command.unit, None, True
         elif isinstance(command, Continue):
-            self.pace, self.until = "run", command.until
+            self.pace, self.until, self.waits = "run", command.until, command.attended
+        elif isinstance(command, Answer):
+            self.waits = True
 
     def _holds(self, condition: Condition, record: IterationRecord) -> bool:
         value = condition.value

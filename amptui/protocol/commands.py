@@ -82,6 +82,8 @@ class Advance(Command):
 @dataclass(frozen=True, kw_only=True)
 class Continue(Command):
     until: Condition | None = None
+    #: Whether trips are waited for; else each one is the skip that it is, until somebody pauses.
+    attended: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,7 @@ from amptui.protocol.measuring import ForecastMade as ForecastMade
 from amptui.protocol.measuring import Measured as Measured
 from amptui.protocol.measuring import PrecisionMapped as PrecisionMapped
 from amptui.protocol.measuring import SeedsMeasured as SeedsMeasured
+from amptui.protocol.measuring import Task as Task
 from amptui.protocol.recalling import CaseReplayed as CaseReplayed
 from amptui.protocol.recalling import Diagnosed as Diagnosed
 
@@ -108,6 +109,8 @@ class StageStarted(Event):
     stage: StageName
     #: For a replay beside the session: its baseline, criteria and verdicts stay as they are.
     aside: bool = False
+    #: Which of its commands the stage measure carries out.
+    task: Task | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

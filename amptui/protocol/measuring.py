@@ -39,6 +39,11 @@ class FindCases(Command):
     boundary: int = 5
 
 
+#: What the stage measure does: it has several commands, and finding cases is no step of a session's way.
+Task = Literal["time", "seeds", "cases"]
+TASKS: Mapping[type[Command], Task] = {Measure: "time", MeasureSeeds: "seeds", FindCases: "cases"}
+
+
 # The forecast.
 
 

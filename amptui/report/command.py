@@ -57,7 +57,7 @@ def written(recorded: Recorded, format: Format) -> str:  # noqa: A002
 def as_json(recorded: Recorded) -> dict[str, Any]:
     """What `check --json` writes, and beside it the figures by iteration, and the code to paste."""
     return {
-        **check_result(recorded.state, session=recorded.path),
+        **check_result(recorded.state, session=recorded.path, alive=recorded.alive),
         "began": recorded.began,
         "ended": recorded.ended,
         "curves": {

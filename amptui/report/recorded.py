@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,8 +12,10 @@ from amptui.project import Policy
 from amptui.protocol import events as told
 from amptui.protocol.codec import Envelope
 from amptui.protocol.facts import CaseFigures, IterationRecord, UpdateRecord
+from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
 from amptui.session.history import history
+from amptui.session.lock import lock_holder
 from amptui.session.side_by_side import chosen
 from amptui.session.state import SessionState, TrialState, reduce
 from amptui.session.store import Store
@@ -86,6 +89,8 @@ class Recorded:
     ended: float | None
     fallbacks: tuple[told.FellBack, ...] = ()
     opened_again: bool = False
+    #: Whether an engine drives the session, which has not ended.
+    alive: bool = False
 
     @property
     def trial(self) -> TrialState | None:
@@ -115,10 +120,17 @@ def read(folder: SessionFolder) -> Recorded:
     Raises SessionError where there is no store, or where it is damaged.
     """
     with Store.read(folder) as store:
-        return collect(history(store), session=folder.session_id, path=str(folder.path))
+        return collect(history(store), session=folder.session_id, path=str(folder.path), alive=_driven(folder))
 
 
-def collect(events: Iterable[Envelope], *, session: str, path: str) -> Recorded:
+def _driven(folder: SessionFolder) -> bool:
+    """Whether an engine holds the session's lock; no, where the file system does not tell."""
+    with suppress(OSError, SessionError):
+        return lock_holder(folder) is not None
+    return False
+
+
+def collect(events: Iterable[Envelope], *, session: str, path: str, alive: bool = False) -> Recorded:
     """Reduces `events`, which come in the order of the session."""
     state, judged = SessionState(), None
     baseline, trials = RunCurves(), list[RunCurves]()
@@ -154,4 +166,5 @@ def collect(events: Iterable[Envelope], *, session: str, path: str) -> Recorded:
         ended=ended,
         fallbacks=tuple(fallbacks),
         opened_again=opened_again,
+        alive=alive,
     )

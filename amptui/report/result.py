@@ -13,6 +13,9 @@ from amptui.session.state import CaseState, SessionState, TrialState
 
 ACCEPT, REJECT, CANNOT_JUDGE, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 130
 
+#: The code of what has come to no verdict without anything that kept it from one.
+UNFINISHED = "unfinished"
+
 _CODES = {"accept": ACCEPT, "reject": REJECT, "inconclusive": INCONCLUSIVE}
 
 
@@ -26,12 +29,13 @@ def exit_code(state: SessionState) -> int:
 
 
 def check_result(
-    state: SessionState, *, session: str | None, cut_short: tuple[str, str] | None = None
+    state: SessionState, *, session: str | None, cut_short: tuple[str, str] | None = None, alive: bool = False
 ) -> dict[str, Any]:
     """The documented object (DESIGN "Findings and JSON"), and beside it all that a verdict rests on.
 
     `cut_short`: code and message of what ended the check from outside; then there is no verdict, whatever had been
-    reached. Non-finite numbers are left to the writer, which spells them out.
+    reached. `alive`: an engine still drives the session. Non-finite numbers are left to the writer, which spells them
+    out.
     """
     trial = chosen(state) if cut_short is None else None
     verdict = trial.verdict if trial is not None else None
@@ -45,7 +49,7 @@ def check_result(
         "scaler": asdict(verdict.scaler) if verdict is not None and verdict.scaler is not None else None,
         "fp32_regions": list(verdict.fp32_regions) if verdict is not None else [],
         "findings": [f.as_json() for f in (verdict.findings if verdict is not None else state.findings)],
-        "error": error(state, cut_short=cut_short),
+        "error": error(state, cut_short=cut_short, alive=alive),
         "session": session,
         "policy": _policy(state, trial),
         "trials": [_trial(state, each) for each in state.trials],
@@ -65,13 +69,15 @@ def check_result(
     }
 
 
-def error(state: SessionState, *, cut_short: tuple[str, str] | None = None) -> dict[str, Any] | None:
+def error(
+    state: SessionState, *, cut_short: tuple[str, str] | None = None, alive: bool = False
+) -> dict[str, Any] | None:
     """What kept amptui from judging, as one message with place and mend; None where there is a verdict."""
     trial = chosen(state)
     if cut_short is None and trial is not None and trial.verdict is not None:
         return None
-    if state.refusal is not None:
-        said = state.refusal
+    if state.obstacle is not None:
+        said = state.obstacle
         return {"code": said.code, "message": said.message, "where": said.where, "hint": said.hint}
     if state.death is not None:
         hint = "the session stays restorable: amptui restore"
@@ -82,8 +88,11 @@ def error(state: SessionState, *, cut_short: tuple[str, str] | None = None) -> d
         return {"code": "engine-failed", "message": state.failure.message, "where": where, "hint": ""}
     if cut_short is not None:
         return {"code": cut_short[0], "message": cut_short[1], "where": None, "hint": ""}
+    if alive:
+        hint = "ask again once it has come to one"
+        return {"code": UNFINISHED, "message": "the session has not ended yet", "where": None, "hint": hint}
     why = f": {state.goodbye}" if state.goodbye else ""
-    return {"code": "unfinished", "message": f"the engine ended before a verdict{why}", "where": None, "hint": ""}
+    return {"code": UNFINISHED, "message": f"the engine ended before a verdict{why}", "where": None, "hint": ""}
 
 
 def _row(row: Row) -> dict[str, Any]:

@@ -77,6 +77,8 @@ class SessionState:
     progress: told.Progressed | None = None
     doing: str = ""
     paused: told.Paused | None = None
+    #: What the stage measure does or did last; None once another stage has begun.
+    task: told.Task | None = None
     # The project.
     project: told.ProjectOpened | None = None
     refusal: told.Refused | None = None
@@ -95,6 +97,8 @@ class SessionState:
     revisions: tuple[told.CriteriaLocked, ...] = ()
     # Trials, the last one last, and what the session keeps.
     trials: tuple[TrialState, ...] = ()
+    #: How many of them ran before the project was opened last: by another engine, maybe of other code.
+    earlier_trials: int = 0
     checkpoints: tuple[told.CheckpointWritten, ...] = ()
     retained: tuple[told.CaseRetained, ...] = ()
     replayed: tuple[told.CaseReplayed, ...] = ()
@@ -116,6 +120,11 @@ class SessionState:
     def busy(self) -> bool:
         """Whether the engine works on a stage and is not paused."""
         return self.engine == "ready" and self.paused is None and "running" in self.stages.values()
+
+    @property
+    def obstacle(self) -> told.Refused | None:
+        """The refusal that keeps the project from being judged; one of a measurement or of finding cases does not."""
+        return self.refusal if self.task is None else None
 
     @property
     def trial(self) -> TrialState | None:
@@ -183,12 +192,13 @@ def _engine_started(state: SessionState, event: told.EngineStarted) -> SessionSt
 def _stage_started(state: SessionState, event: told.StageStarted) -> SessionState:
     if event.aside:
         return replace(state, aside=True, refusal=None)
-    state = replace(_ended(state, "done"), aside=False)
+    state = replace(_ended(state, "done"), aside=False, task=event.task)
     if event.stage == "project":
-        state = _without_project(state)
+        state = replace(_without_project(state), earlier_trials=len(state.trials))
     if event.stage == "baseline":
         state = replace(state, baseline=None, baseline_run=RunState(), repeat=None, proposed=None, forecast=None)
-    return replace(state, stage=event.stage, stages={**state.stages, event.stage: "running"}, refusal=None)
+    stage = state.stage if event.task == "cases" else event.stage  # finding cases is no step of the way
+    return replace(state, stage=stage, stages={**state.stages, event.stage: "running"}, refusal=None)
 
 
 def _without_project(state: SessionState) -> SessionState:
@@ -217,6 +227,10 @@ def _without_project(state: SessionState) -> SessionState:
 def _ended(state: SessionState, status: StageStatus) -> SessionState:
     """With `status` for whatever was running."""
     stages = {stage: status if now == "running" else now for stage, now in state.stages.items()}
+    if state.task == "cases":  # which has measured nothing
+        stages.pop("measure", None)
+        if state.measured or state.seeds is not None:
+            stages["measure"] = "done"
     return replace(state, stages=stages, progress=None, doing="", paused=None)
 
 
@@ -238,6 +252,8 @@ def _refused(state: SessionState, event: told.Refused) -> SessionState:
 
 def _cancelled(state: SessionState, event: told.Cancelled) -> SessionState:
     state = _ended(state, "cancelled")
+    if state.task == "cases":
+        return state
     return replace(state, stages={**state.stages, event.stage: "cancelled"})
 
 

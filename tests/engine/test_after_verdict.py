@@ -17,6 +17,7 @@ from amptui.protocol.events import (
     ForecastMade,
     Measured,
     PrecisionMapped,
+    Progressed,
     Refused,
     SeedsMeasured,
     StageStarted,
@@ -70,9 +71,16 @@ def test_every_trial_is_judged_under_the_same_criteria_and_mapped(judged: Conduc
 
 
 def test_a_planned_policy_is_no_intervention_and_a_late_idea_is_one(judged: Conducted) -> None:
-    judged.do(RunTrial(policy={"dtype": "bf16"}))
+    judged.do(RunTrial(policy={"fp32_regions": ["head"]}))
 
     assert [verdict.interventions for verdict in judged.all(VerdictReached)] == [0, 0, 1]
+
+
+def test_a_late_idea_is_confirmed_by_one_more_unattended_run(judged: Conducted) -> None:
+    late = RunTrial(policy={"fp32_regions": ["head"]})
+    judged.do(late, late)
+
+    assert [verdict.interventions for verdict in judged.all(VerdictReached)][2:] == [1, 0]
 
 
 def test_every_accepted_trial_can_be_measured(judged: Conducted) -> None:
@@ -80,7 +88,7 @@ def test_every_accepted_trial_can_be_measured(judged: Conducted) -> None:
 
     assert [(told.trial, told.policy.dtype) for told in judged.all(Measured)] == [(1, "float16"), (2, "bfloat16")]
     assert all(told.differs is None for told in judged.all(Measured))
-    assert judged.all(StageStarted)[-1].stage == "measure"
+    assert (judged.all(StageStarted)[-1].stage, judged.all(StageStarted)[-1].task) == ("measure", "time")
 
 
 def test_other_seeds_are_measured_once_for_all(judged: Conducted) -> None:
@@ -144,6 +152,19 @@ def test_cases_are_found_in_an_opened_project(tmp_path: Path, monkeypatch: pytes
 
     assert conducted.one(CasesFound).samples == 32
     assert conducted.state.found_cases == conducted.one(CasesFound)
+
+
+def test_what_was_found_is_written_without_another_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conducted = opened_by(project(), tmp_path, monkeypatch).do(FindCases())
+    looks = len(conducted.all(Progressed))
+    conducted.do(FindCases(path=str(tmp_path / "found.pt")))
+
+    first, second = conducted.all(CasesFound)
+    assert (first.found, second.path) == (second.found, str(tmp_path / "found.pt"))
+    assert [case["id"] for case in torch.load(tmp_path / "found.pt", weights_only=True)] == [c.id for c in first.found]
+    assert len(conducted.all(Progressed)) == looks
+    assert not conducted.do(FindCases(boundary=1)).all(Refused)
+    assert len(conducted.all(Progressed)) > looks
 
 
 def test_criteria_are_proposed_for_the_coarsest_dtype_that_will_be_tried(

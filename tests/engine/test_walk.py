@@ -245,6 +245,24 @@ def test_every_trip_is_waited_for_and_going_on_takes_it_as_the_skip_it_is(walked
     assert done.one(VerdictReached).interventions == 0
 
 
+def test_from_a_held_iteration_on_to_the_verdict_without_stopping_again(walked: Any) -> None:
+    done = walked(project(overflowing(2, 5), policy=SCALED), Continue(), Continue(attended=False))
+    assert paused_at(done)[1:] == [(2, "the guard held an update back")]
+    assert iterations(done) == list(range(8))
+    assert done.one(VerdictReached).interventions == 0
+
+
+def test_a_pause_of_what_runs_without_stopping_brings_the_stops_back(walked: Any) -> None:
+    done = walked(
+        project(overflowing(4), policy=SCALED),
+        Continue(attended=False),
+        Continue(),
+        then=Cancel(),
+        react=after(2, Pause()),
+    )
+    assert [why for _, why in paused_at(done)[1:]] == ["paused", "the guard held an update back"]
+
+
 def test_a_retry_runs_the_window_at_the_new_scale_and_marks_the_verdict(walked: Any) -> None:
     done = walked(project(overflowing(2), policy=SCALED), Continue(), Answer(choice="retry"))
     [counts] = done.one(VerdictReached).counts

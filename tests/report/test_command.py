@@ -92,6 +92,25 @@ def test_a_project_that_was_refused_has_a_report(stored: Stored, capsys: pytest.
     assert "NO VERDICT" in capsys.readouterr().out
 
 
+def test_a_session_that_an_engine_still_drives_has_not_ended(stored: Stored, tmp_path: Path) -> None:
+    folder = SessionFolder(stored(accepted()[:10]))
+    said = {}
+    for name in ("after", "while"):
+        held = SessionLock.acquire(folder, role="engine") if name == "while" else None
+        assert main(["report", "last", "-o", str(tmp_path / f"{name}.html")]) == 0
+        assert main(["report", "last", "-o", str(tmp_path / f"{name}.json")]) == 0
+        error = json.loads((tmp_path / f"{name}.json").read_text(encoding="ascii"))["error"]
+        said[name] = (error["code"], error["message"])
+        page = (tmp_path / f"{name}.html").read_text(encoding="utf-8")
+        assert ("NO VERDICT YET" in page) == (name == "while")
+        if held is not None:
+            held.release()
+    assert said == {
+        "after": ("unfinished", "the engine ended before a verdict"),
+        "while": ("unfinished", "the session has not ended yet"),
+    }
+
+
 @pytest.mark.parametrize(
     ("session", "output", "said"),
     [

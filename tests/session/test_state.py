@@ -190,6 +190,31 @@ def test_criteria_in_force_are_the_last_revision() -> None:
     assert [locked.revision for locked in state.revisions] == [1, 2]
 
 
+FOUND = told.CasesFound(samples=1, found=(), remarks=())
+
+
+def test_finding_cases_is_no_step_of_a_sessions_way() -> None:
+    begun = after(started(), told.StageStarted(stage="project"), told.StageEnded(stage="project", completed=True))
+    looking = after(told.StageStarted(stage="measure", task="cases"), state=begun)
+    assert (looking.stage, looking.busy) == ("project", True)
+    for end in (FOUND, told.Cancelled(stage="measure"), told.Refused(code="no-batches", message="none")):
+        done = after(end, told.StageEnded(stage="measure", completed=end is FOUND), state=looking)
+        assert (done.stage, done.stages, done.busy) == ("project", {"project": "done"}, False)
+
+
+def test_what_keeps_cases_from_being_found_keeps_nothing_from_being_judged() -> None:
+    refused = told.Refused(code="no-batches", message="none")
+    state = after(started(), told.StageStarted(stage="measure", task="cases"), refused)
+    assert (state.refusal, state.obstacle) == (refused, None)
+    state = after(told.StageStarted(stage="baseline"), refused, state=state)
+    assert state.obstacle == refused
+
+
+def test_trials_before_the_project_was_opened_again_are_told_from_those_since() -> None:
+    state = after(started(), trial_started(), told.StageStarted(stage="project"), trial_started())
+    assert (len(state.trials), state.earlier_trials) == (2, 1)
+
+
 def test_a_revision_that_a_new_engine_goes_on_under_is_one_revision_still() -> None:
     state = after(criteria_locked(1), criteria_locked(1))
     assert state.locked is not None

@@ -11,7 +11,7 @@ from amptui.findings.words import counted, scale_text
 from amptui.report.document import Banner, Code, Facts, Mark, Sign, Words
 from amptui.report.figures import figure, name, short_digest, words
 from amptui.report.recorded import Recorded
-from amptui.report.result import error
+from amptui.report.result import UNFINISHED, error
 from amptui.report.told_baseline import smallest
 from amptui.report.told_trial import policy_text, scale_course
 
@@ -36,9 +36,12 @@ def banner(recorded: Recorded) -> Banner:
     reached = recorded.verdict
     if reached is not None:
         return Banner(SIGNS[reached.verdict], WORDS[reached.verdict], verdict_sentence(reached.words, reached.verdict))
-    said = error(recorded.state) or {}
+    said = error(recorded.state, alive=recorded.alive) or {}
     where = f" ({said['where']})" if said.get("where") else ""
     hint = f" {said['hint']}" if said.get("hint") else ""
+    if recorded.alive and said.get("code") == UNFINISHED:
+        sentence = "The session has not ended yet. Write the report again once it has come to a verdict."
+        return Banner("warn", "NO VERDICT YET", sentence)
     return Banner("warn", "NO VERDICT", f"{words(said.get('message', ''))}{where}.{hint}")
 
 
