@@ -98,18 +98,21 @@ class _Dtype:
     def forecast(self) -> DtypeForecast:
         dtype, reader = self._policy.dtype, self.reader
         reader.settle([self._shown_at(moment) for moment in reader.unknown(SETTLED)])
-        gradients, limiting = reader.gradients(half_loss=dtype in self._training.losses.values())
+        read = reader.gradients(half_loss=dtype in self._training.losses.values())
         failed = self._training if self._training.failed else self._cases
+        gradients = read.gradients
+        first = foreseen.initial_scale(gradients, dtype) if gradients is not None else None
         return DtypeForecast(
             dtype=dtype,
             failed=failed.failed,
             failed_at=failed.failed_at,
             overflows=reader.overflows(),
             places=reader.places(PLACES),
-            initial_scale=foreseen.initial_scale(gradients, dtype) if gradients is not None else None,
-            limited_by=limiting,
-            beyond_every_scale=gradients.beyond if gradients is not None else 0,
-            scales=foreseen.scale_table(gradients, dtype, SCALES) if gradients is not None else (),
+            initial_scale=first,
+            limited_by=read.limited_by,
+            overflowing=read.overflowing,
+            beyond_every_scale=read.beyond,
+            scales=foreseen.scale_table(gradients, dtype, sorted({*SCALES, first})) if gradients and first else (),
         )
 
     def _shown_at(self, moment: Moment) -> OpDtypes:

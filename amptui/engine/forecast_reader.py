@@ -86,6 +86,8 @@ class _Place:
     order: int | None = None
     #: In backward: the largest magnitude of every moment.
     by_moment: dict[Moment, float] = field(default_factory=dict)
+    #: In forward: the moments at which it overflows.
+    overflowing: set[Moment] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.exponents = torch.zeros(EXPONENTS, dtype=torch.float64)
@@ -107,6 +109,21 @@ class _Place:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class GradientForecast:
+    """What was read of backward.
+
+    `overflowing` iterations are skipped at any loss scale because of their forward, and of the others `beyond` because
+    their gradients overflow at scale 1 already. `gradients` are those of the rest: None where nothing of backward is
+    computed in the dtype, or nothing is left. `limited_by` is the place of the largest, where that is what limits.
+    """
+
+    overflowing: int
+    beyond: int
+    gradients: Gradients | None = None
+    limited_by: PlaceForecast | None = None
+
+
 class Reader:
     """Gathers, op by op, what FP32's values will be in `dtype`.
 
@@ -126,8 +143,6 @@ class Reader:
         self._seed = 0.0
         self._moment = Moment()
         self._overflows = 0
-        #: Moments whose forward overflows: they are skipped at any loss scale.
-        self._overflowing: set[Moment] = set()
 
     def begin(self, moment: Moment) -> None:
         self._moment = moment
@@ -214,7 +229,7 @@ class Reader:
     def _note_overflow(self, place: _Place) -> None:
         if place.key.phase != "forward":
             return
-        self._overflowing.add(self._moment)
+        place.overflowing.add(self._moment)
         if place.order is None:
             self._overflows += 1
             place.order, place.moment = self._overflows, self._moment
@@ -246,26 +261,35 @@ class Reader:
         told = sorted((place.told() for place in self._places.values()), key=lambda place: place.headroom)
         return tuple(told[:most])
 
-    def gradients(self, *, half_loss: bool) -> tuple[Gradients | None, PlaceForecast | None]:
-        """The gradients that will be computed in this dtype, and the place of the largest where that is what limits.
+    def gradients(self, *, half_loss: bool) -> GradientForecast:
+        """The gradients that will be computed in this dtype, of the iterations that a loss scale can save.
 
-        Iterations that no loss scale can save do not count: their forward overflows, or their gradients do at scale 1.
         With `half_loss` the gradient that backward begins with, which is the scale itself, has to fit as well.
         """
         seed = 1.0 if half_loss else self._seed
         backward = [p for p in self._places.values() if p.key.phase == "backward" and p.dtype == self.dtype]
-        if not backward and not seed:
-            return None, None
+        ran = {moment for place in backward for moment in place.by_moment}
+        overflowing = {m for place in self._places.values() for m in place.overflowing if m.step is not None}
+        beyond = {
+            moment
+            for place in backward
+            for moment, reached in place.by_moment.items()
+            if foreseen.overflows(reached, self.dtype) and moment not in overflowing
+        }
+        told = GradientForecast(overflowing=len(overflowing), beyond=len(beyond))
+        if not (backward or seed) or (ran and ran <= overflowing | beyond):
+            return told
         counts = torch.stack([place.exponents for place in backward]).sum(0).tolist() if backward else []
-        beyond, top, largest = set[Moment](), None, 0.0
-        for place in backward:
-            for moment, reached in place.by_moment.items():
-                if foreseen.overflows(reached, self.dtype):
-                    beyond.add(moment)
-        for place in backward:
-            for moment, reached in place.by_moment.items():
-                if reached > largest and moment not in beyond and moment not in self._overflowing:
-                    top, largest = place, reached
-        limits = top is not None and largest * foreseen.RESERVE >= seed
-        gradients = Gradients(largest=largest, exponents=counts, seed=seed, beyond=len(beyond - self._overflowing))
-        return gradients, top.told() if top is not None and limits else None
+        reaches = (
+            (reached, place)
+            for place in backward
+            for moment, reached in place.by_moment.items()
+            if moment not in beyond and moment not in overflowing
+        )
+        largest, top = max(reaches, key=lambda reach: reach[0], default=(0.0, None))
+        limits = top is not None and largest > 0.0 and largest * foreseen.RESERVE >= seed
+        return replace(
+            told,
+            gradients=Gradients(largest=largest, exponents=counts, seed=seed),
+            limited_by=top.told() if top is not None and limits else None,
+        )

@@ -7,7 +7,7 @@ linear in the loss scale, so what one FP32 pass shows of them holds for every sc
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -91,11 +91,14 @@ class DtypeForecast:
     overflows: tuple[PlaceForecast, ...] = ()
     #: All places, the smallest headroom first.
     places: tuple[PlaceForecast, ...] = ()
-    #: The loss scale to start with; None where nothing is computed in this dtype in backward.
+    #: The loss scale to start with; None where nothing is computed in this dtype in backward, or no scale saves any
+    #: iteration.
     initial_scale: float | None = None
     #: The place in backward that limits it.
     limited_by: PlaceForecast | None = None
-    #: Iterations whose gradients leave the range at every scale from 1 on.
+    #: Iterations whose forward overflows, which no loss scale mends, and others whose gradients leave the range at
+    #: every scale from 1 on.
+    overflowing: int = 0
     beyond_every_scale: int = 0
     scales: tuple[ScaleForecast, ...] = ()
 
@@ -111,8 +114,6 @@ class Gradients:
     exponents: Sequence[float]
     #: 1 where an op gets the gradient that backward begins with, which is the scale itself, in half; else 0.
     seed: float = 0.0
-    #: Iterations left out because no scale from 1 on fits their gradients.
-    beyond: int = 0
 
 
 def overflows(largest: float, dtype: str) -> bool:
@@ -190,8 +191,9 @@ def compare(
 ) -> Comparison:
     """What was foreseen beside what the trial showed."""
     foreseen = forecast.overflows[0] if forecast.overflows else None
-    happened = next((f for f in findings if f.kind == "overflow" and f.severity == "fault"), None)
     modules = {place.module for place in forecast.overflows}
+    faults = [finding for finding in findings if finding.severity == "fault"]
+    happened = _what_overflowed(faults, modules)
     right = (foreseen is None) if happened is None else any(near(happened.module, module) for module in modules)
     skipped = sum(count.skipped for count in counts)
     scale = scaler.lowest if scaler is not None else None
@@ -204,10 +206,21 @@ def compare(
         trial_scale=scale,
         skipped=skipped,
         words=(
-            _overflow_words(foreseen, happened, right),
+            *_error_words(forecast, faults),
+            *_overflow_words(forecast, happened, right),
             *_scale_words(forecast, scaler, skipped),
         ),
     )
+
+
+def _what_overflowed(faults: Sequence[Finding], foreseen: Set[str]) -> Finding | None:
+    """The overflow that the trial found, one with a known op first; else what it found at a foreseen place.
+
+    An overflow may be told by its reason (an autocast for another dtype), or as one that FP32 has as well.
+    """
+    overflowed = sorted((f for f in faults if f.kind == "overflow"), key=lambda finding: finding.op is None)
+    at_place = (f for f in faults if f.op is not None and any(near(f.module, module) for module in foreseen))
+    return overflowed[0] if overflowed else next(at_place, None)
 
 
 def near(module: str, other: str) -> bool:
@@ -219,20 +232,34 @@ def near(module: str, other: str) -> bool:
     return abs(len(one) - len(two)) == 1 and one[:shorter] == two[:shorter]
 
 
-def _overflow_words(foreseen: PlaceForecast | None, happened: Finding | None, right: bool) -> str:
+def _error_words(forecast: DtypeForecast, faults: Sequence[Finding]) -> tuple[str, ...]:
+    if forecast.failed is None:
+        return ()
+    if any(finding.stage == "error" for finding in faults):
+        return ("the error in the project's code was foreseen",)
+    return ("an error in the project's code was foreseen, and there was none",)
+
+
+def _overflow_words(forecast: DtypeForecast, happened: Finding | None, right: bool) -> tuple[str, ...]:
+    foreseen = forecast.overflows[0] if forecast.overflows else None
     if happened is None:
-        if foreseen is None:
-            return "no overflow was foreseen, and none was found"
-        return f"an overflow was foreseen in {place_name(foreseen.module)} ({foreseen.op}), and none was found"
-    where = f"{place_name(happened.module)} ({happened.op or 'no op known'})"
+        if foreseen is not None:
+            return (f"an overflow was foreseen in {place_words(foreseen)}, and none was found",)
+        # after an error neither of the two looked any further
+        return ("no overflow was foreseen, and none was found",) if forecast.failed is None else ()
+    op = "cast" if happened.op == "to" else happened.op
+    where = f"{place_name(happened.module)} ({op})" if op else place_name(happened.module)
+    if right and happened.kind == "overflow":
+        return (f"the overflow in {where} was foreseen",)
     if right:
-        return f"the overflow in {where} was foreseen"
-    said = "none was" if foreseen is None else f"{place_name(foreseen.module)} ({foreseen.op}) was"
-    return f"the overflow in {where} was not foreseen; {said}"
+        also = ", and FP32 has it too" if happened.kind == "not_precision" else f"; it is told as {happened.kind}"
+        return (f"the overflow in {where} was foreseen{also}",)
+    said = "none was" if foreseen is None else f"{place_words(foreseen)} was"
+    return (f"the overflow in {where} was not foreseen; {said}",)
 
 
 def _scale_words(forecast: DtypeForecast, scaler: ScaleCourse | None, skipped: int) -> tuple[str, ...]:
-    if scaler is None or forecast.initial_scale is None:
+    if scaler is None or forecast.initial_scale is None or forecast.failed is not None:
         return ()
     foreseen = f"a first scale of {scale_text(forecast.initial_scale)} was foreseen"
     fell = scaler.lowest < scaler.initial
@@ -243,4 +270,10 @@ def _scale_words(forecast: DtypeForecast, scaler: ScaleCourse | None, skipped: i
 
 
 def place_name(module: str) -> str:
-    return module or "the model itself"
+    """A module for a sentence: a path of numbers alone would read as a figure."""
+    return f"module {module}" if module.replace(".", "").isdigit() else module or "the model itself"
+
+
+def place_words(place: PlaceForecast) -> str:
+    """ "head (addmm)"; "head (cast)" for what autocast makes half there."""
+    return f"{place_name(place.module)} ({'cast' if place.why == 'cast' else place.op})"

@@ -268,6 +268,30 @@ class TestTheLossScale:
         assert told.beyond_every_scale == 1
         assert told.initial_scale == 2.0**16
 
+    def test_iterations_whose_forward_overflows_are_counted(self, tmp_path: Path) -> None:
+        loud = of(made(project(Net(), batches=data(loud=3, factor=1e7)), tmp_path))
+
+        assert (loud.overflowing, loud.beyond_every_scale) == (1, 0)
+
+    def test_no_scale_is_proposed_where_every_iteration_overflows(self, tmp_path: Path) -> None:
+        told = of(made(project(Net(gain=4e5)), tmp_path))
+
+        assert (told.initial_scale, told.limited_by, told.scales) == (None, None, ())
+        assert told.overflowing == len(data())
+
+    def test_cases_that_overflow_are_no_iterations(self, tmp_path: Path) -> None:
+        loud = [Case(id="loud", inputs=torch.full((1, 6), 1e6))]
+        told = of(made(project(Net(), cases=loud), tmp_path))
+
+        assert told.overflows
+        assert told.overflowing == 0
+        assert told.initial_scale is not None
+
+    def test_the_share_that_is_lost_at_the_scale_itself_is_told(self, tmp_path: Path) -> None:
+        told = of(made(project(Net(), lambda m, x: (m(x) * 1.0).float().mean() * 30.0), tmp_path))
+
+        assert told.initial_scale in [row.scale for row in told.scales]
+
     def test_the_share_that_is_lost_falls_with_the_scale(self, tmp_path: Path) -> None:
         told = of(made(project(Net(), lambda m, x: m(x).float().mean() * 1e-6), tmp_path))
         lost = [row.lost for row in told.scales]

@@ -25,6 +25,8 @@ from amptui.findings.foreseen import (
     lost_share,
     near,
     overflows,
+    place_name,
+    place_words,
     scale_table,
 )
 from amptui.findings.judgement import ScaleCourse, UpdateCounts
@@ -157,8 +159,10 @@ class TestAfterwards:
     COUNTS = (UpdateCounts(name="main", iterations=9, applied=7, skipped=2, withheld=0, changed=7),)
     SCALER = ScaleCourse(initial=65536.0, final=32768.0, lowest=16384.0)
 
-    def overflow(self, module: str, severity: str = "fault") -> Finding:
-        return Finding(kind="overflow", severity=severity, stage="forward", module=module, op="mm", step=2)  # type: ignore[arg-type]
+    def overflow(
+        self, module: str, severity: str = "fault", *, kind: str = "overflow", op: str | None = "mm"
+    ) -> Finding:
+        return Finding(kind=kind, severity=severity, stage="forward", module=module, op=op, step=2)  # type: ignore[arg-type]
 
     def test_a_foreseen_overflow_is_right_where_a_finding_names_its_module(self) -> None:
         forecast = DtypeForecast(dtype="float16", overflows=(place("a.b"), place("c")))
@@ -184,6 +188,55 @@ class TestAfterwards:
         assert not said.overflow_right
         assert said.words[0] == "an overflow was foreseen in the model itself (mm), and none was found"
 
+    def test_an_overflow_with_a_known_place_speaks_before_one_of_an_output(self) -> None:
+        forecast = DtypeForecast(dtype="float16", overflows=(place("a.b"),))
+
+        said = compare(forecast, [self.overflow("", op=None), self.overflow("a.b")], self.COUNTS, self.SCALER)
+
+        assert said.words[0] == "the overflow in a.b (mm) was foreseen"
+
+    @pytest.mark.parametrize(
+        ("kind", "also"),
+        [("not_precision", ", and FP32 has it too"), ("autocast_state", "; it is told as autocast_state")],
+    )
+    def test_a_foreseen_overflow_that_is_told_by_its_reason_is_found(self, kind: str, also: str) -> None:
+        forecast = DtypeForecast(dtype="float16", overflows=(place("a.b"),))
+
+        said = compare(forecast, [self.overflow("a.b", kind=kind)], self.COUNTS, self.SCALER)
+
+        assert said.overflow_right
+        assert said.words[0] == f"the overflow in a.b (mm) was foreseen{also}"
+
+    def test_a_cast_is_called_so_in_both(self) -> None:
+        forecast = DtypeForecast(dtype="float16", overflows=(place("a", "to", why="cast"),))
+
+        said = compare(forecast, [self.overflow("a", op="to")], self.COUNTS, self.SCALER)
+
+        assert said.words[0] == "the overflow in a (cast) was foreseen"
+
+    def test_a_fault_elsewhere_of_another_kind_is_no_overflow(self) -> None:
+        forecast = DtypeForecast(dtype="float16", overflows=(place("a.b"),))
+
+        said = compare(forecast, [self.overflow("z", kind="underflow")], self.COUNTS, self.SCALER)
+
+        assert said.words[0] == "an overflow was foreseen in a.b (mm), and none was found"
+
+    def test_an_overflow_without_a_known_op_names_none(self) -> None:
+        said = compare(DtypeForecast(dtype="float16"), [self.overflow("a", op=None)], self.COUNTS, None)
+
+        assert said.words == ("the overflow in a was not foreseen; none was",)
+
+    def test_after_an_error_nothing_is_said_of_what_neither_saw(self) -> None:
+        forecast = DtypeForecast(dtype="float16", failed="RuntimeError: no kernel", initial_scale=8.0)
+        error = Finding(kind="dtype", severity="fault", stage="error", module="a", op="mm", step=0)
+
+        assert compare(forecast, [error], self.COUNTS, self.SCALER).words == (
+            "the error in the project's code was foreseen",
+        )
+        assert compare(forecast, [], self.COUNTS, self.SCALER).words == (
+            "an error in the project's code was foreseen, and there was none",
+        )
+
     def test_the_scale_is_held_against_what_the_trial_came_down_to(self) -> None:
         forecast = DtypeForecast(dtype="float16", initial_scale=2.0**14)
 
@@ -198,3 +251,18 @@ class TestAfterwards:
         said = compare(DtypeForecast(dtype="bfloat16", initial_scale=1.0), [], self.COUNTS, None)
 
         assert said.words == ("no overflow was foreseen, and none was found",)
+
+
+def test_a_module_whose_name_is_a_number_is_called_a_module() -> None:
+    assert [place_name(path) for path in ("", "0", "0.1", "body.0", "loss")] == [
+        "the model itself",
+        "module 0",
+        "module 0.1",
+        "body.0",
+        "loss",
+    ]
+
+
+def test_what_autocast_makes_half_is_a_cast() -> None:
+    assert place_words(place("0", "to", why="cast")) == "module 0 (cast)"
+    assert place_words(place("0", "to")) == "module 0 (to)"

@@ -30,19 +30,20 @@ def place(module: str = "conv", **changes: Any) -> PlaceForecast:
     return PlaceForecast(**{**values, **changes})
 
 
-SCALES = (ScaleForecast(scale=2.0**8, fits=True, lost=0.25), ScaleForecast(scale=2.0**16, fits=False, lost=0.0))
+SCALES = (ScaleForecast(scale=2.0**12, fits=True, lost=0.25), ScaleForecast(scale=2.0**16, fits=False, lost=0.0))
 
 
-def forecast(*overflows: PlaceForecast, failed: str | None = None) -> told.ForecastMade:
-    half = DtypeForecast(
-        dtype="float16",
-        overflows=overflows,
-        places=(place("head", largest=655.04, headroom=100.0),),
-        initial_scale=2.0**12,
-        limited_by=place("head", phase="backward", op="mm"),
-        beyond_every_scale=2,
-        scales=SCALES,
-    )
+def forecast(*overflows: PlaceForecast, failed: str | None = None, **changes: Any) -> told.ForecastMade:
+    values: dict[str, Any] = {
+        "dtype": "float16",
+        "overflows": overflows,
+        "places": (place("head", largest=655.04, headroom=100.0),),
+        "initial_scale": 2.0**12,
+        "limited_by": place("head", phase="backward", op="mm"),
+        "beyond_every_scale": 2,
+        "scales": SCALES,
+    }
+    half = DtypeForecast(**{**values, **changes})
     brain = DtypeForecast(dtype="bfloat16", failed="RuntimeError: no kernel", failed_at="net.py:9", initial_scale=1.0)
     return told.ForecastMade(
         windows=40, iterations=40, cases=4, dtypes=() if failed else (half, brain), seconds=1.0, failed=failed

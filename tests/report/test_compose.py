@@ -137,7 +137,8 @@ def test_a_measurement_shows_when_there_is_one() -> None:
 
 def test_the_forecast_stands_beside_the_trial() -> None:
     text = section(report(everything()), "forecast")
-    assert "| float16 | blocks.0 · mul · net.py:3 and 1 more place | blocks.0 · mul · net.py:3 | 0.65 | 2^10 |" in text
+    place = "blocks.0 (mul) · net.py:3"
+    assert f"| float16 | {place} and 1 more place | {place} | 0.65 | 2^10 |" in text
     assert "not known: no kernel" in text
     assert "Beside what the trial showed:" in text
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from amptui.report.result import check_result, exit_code
@@ -27,9 +29,9 @@ def after(events: Told) -> SessionState:
     "said",
     [
         # the forecast
-        "✓ forecast float16: nothing overflows; the nearest is head (convolution), 100 times below",
-        "a first loss scale of 2^12 fits, limited by the gradient of head (mm); 25.0% of the gradients are lost at 2^8",
-        "are lost at 2^8; 2 iterations fit at no scale",
+        "✓ forecast float16: nothing overflows; the largest value, 655 in head (convolution), leaves a factor of 100",
+        "a first loss scale of 2^12 should fit, limited by the gradient in head (mm); 25.0% of the gradients round to",
+        "round to zero at it; no loss scale mends 2 iterations whose gradients overflow at scale 1 already",
         "! forecast bfloat16 fails at net.py:9: RuntimeError: no kernel",
         # the trials
         "✓ precision 3 of 12 ops ran in half (25%) · 5 casts, 2.0 KiB written a step",
@@ -38,6 +40,10 @@ def after(events: Told) -> SessionState:
         # the measurement
         "✓ cases 4 cases once more without diagnostics: the same bits",
         "FP32 10.4 ms a step (quartiles 9.8 to 11.2)",
+        "ratio 2.00 (quartiles 1.90 to 2.10): FP32 over mixed, pair by pair",
+        "noise 1.00 (quartiles 0.99 to 1.01): FP32 over FP32, two equal runs",
+        "peak FP32 1,000 B, mixed 600 B",
+        "device cuda:0 for both",
         "mixed 5.2 ms a step (quartiles 4.9 to 5.6)",
         "12 rounds of 8 training steps, FP32 and mixed in random order · CUDA events · 1 left out for a skip",
         "for both float32 matmul high, cuda matmul tf32 ✓ time",
@@ -65,12 +71,13 @@ def test_several_measurements_are_one_stage() -> None:
 @pytest.mark.parametrize(
     ("overflow", "said"),
     [
-        (measured.place(), "conv (convolution) reaches 2.3e5 in FP32 at step 4 · net.py:31"),
+        (measured.place(), "conv (convolution) reaches 230,000 in FP32 at step 4 · net.py:31"),
         (
             measured.place("", step=None, case="long-3"),
-            "the model itself (convolution) reaches 2.3e5 in FP32 in case long-3",
+            "the model itself (convolution) reaches 230,000 in FP32 in case long-3",
         ),
-        (measured.place(why="cast", op="to"), "conv (to) is given 2.3e5 at step 4"),
+        (measured.place("0", why="cast", op="to"), "module 0 (cast) is given 230,000 at step 4"),
+        (measured.place(largest=8.372e18), "conv (convolution) reaches 8.372e18 in FP32 at step 4"),
         (
             measured.place(why="row", op="softmax"),
             "conv (softmax) has a row that lies wholly beyond the range at step 4",
@@ -81,6 +88,43 @@ def test_an_overflow_is_named_with_its_place(overflow: measured.PlaceForecast, s
     text = words_of(account_of([started("baseline"), measured.forecast(overflow)]))
 
     assert f"! forecast float16 overflows: {said}" in text
+
+
+def test_an_overflow_in_the_dtype_of_an_autocast_of_the_projects_own_says_so() -> None:
+    nested = measured.place(dtype="bfloat16")
+    text = words_of(account_of([started("baseline"), measured.forecast(nested)]))
+
+    assert "conv (convolution) reaches 230,000 in FP32, and is computed in bfloat16, at step 4" in text
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ({}, "a first loss scale of 2^12 should fit, limited by the gradient in head (mm)"),
+        (
+            {"overflowing": 1},
+            "; no loss scale mends 1 iteration that overflows in forward",
+        ),
+        (
+            {"overflowing": 3, "beyond_every_scale": 1},
+            "; no loss scale mends 3 iterations that overflow in forward and 1 iteration whose gradients overflow at",
+        ),
+        (
+            {"beyond_every_scale": 2},
+            "; no loss scale mends 2 iterations whose gradients overflow at scale 1 already",
+        ),
+        (
+            {"initial_scale": None, "limited_by": None, "overflowing": 8},
+            "net.py:31 no loss scale mends 8 iterations that overflow in forward",
+        ),
+    ],
+)
+def test_a_first_loss_scale_is_no_promise_where_no_scale_helps(known: dict[str, Any], said: str) -> None:
+    text = words_of(
+        account_of([started("baseline"), measured.forecast(measured.place(), **{"beyond_every_scale": 0, **known})])
+    )
+
+    assert said in text
 
 
 def test_many_overflows_are_counted() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from amptui.findings.foreseen import DtypeForecast, PlaceForecast, place_name
+from amptui.findings.foreseen import DtypeForecast, PlaceForecast, place_name, place_words
 from amptui.findings.words import counted, scale_text
 from amptui.report.document import Block, Bullets, Column, Paragraph, Section, Table, Words
 from amptui.report.figures import figure, name, place, size, words
@@ -44,7 +44,7 @@ def _forecast(dtypes: Sequence[DtypeForecast]) -> Table:
             _overflows(forecast),
             _place(forecast.places[0]) if forecast.places else "",
             figure(forecast.places[0].headroom) if forecast.places else "",
-            scale_text(forecast.initial_scale) if forecast.initial_scale is not None else "none needed",
+            _first_scale(forecast),
         )
         for forecast in dtypes
     ]
@@ -53,7 +53,7 @@ def _forecast(dtypes: Sequence[DtypeForecast]) -> Table:
         Column("Overflows in forward"),
         Column("Least headroom at"),
         Column("Headroom", number=True),
-        Column("Initial scale that fits", number=True),
+        Column("Initial scale that should fit", number=True),
     )
     note = "Headroom: the dtype's largest value over the largest that FP32 showed there; below 1 it overflows."
     return Table("What FP32 alone foretold, before the trial", columns, lines, note)
@@ -68,8 +68,16 @@ def _overflows(forecast: DtypeForecast) -> str:
     return _place(forecast.overflows[0]) + (f" and {counted(more, 'more place')}" if more else "")
 
 
+def _first_scale(forecast: DtypeForecast) -> str:
+    if forecast.failed is not None:
+        return "not known"
+    if forecast.initial_scale is not None:
+        return scale_text(forecast.initial_scale)
+    return "none: every iteration overflows" if forecast.overflowing or forecast.beyond_every_scale else "none needed"
+
+
 def _place(found: PlaceForecast) -> str:
-    return " · ".join(part for part in (name(found.module), name(found.op), place(found.line)) if part)
+    return " · ".join(part for part in (name(place_words(found)), place(found.line)) if part)
 
 
 def _ops(ops: Mapping[str, int]) -> str:
