@@ -14,6 +14,8 @@ import amptui
 FAILED = 2
 INTERRUPTED = 130
 
+_SESSION = "a session's id, the beginning of one, its folder, or last: the newest that run or check opened a project in"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code; no traceback reaches the user."""
@@ -103,7 +105,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _add_attach(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     attach = commands.add_parser("attach", help="take up a session whose engine waits", allow_abbrev=False)
     attach.add_argument(
-        "session", metavar="SESSION", nargs="?", default="last", help="id, its beginning, folder, or last"
+        "session", metavar="SESSION", nargs="?", default="last", help="as for open; without it the newest that waits"
     )
     attach.add_argument("--take-over", action="store_true", help="put out a client that is attached now")
     _add_screen_options(attach)
@@ -112,7 +114,7 @@ def _add_attach(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _add_open(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     opened = commands.add_parser("open", help="look at a recorded session, without torch", allow_abbrev=False)
-    opened.add_argument("session", metavar="SESSION", help="id, its beginning, folder, or last")
+    opened.add_argument("session", metavar="SESSION", help=_SESSION)
     _add_screen_options(opened)
     opened.set_defaults(command=_command("screens", "open_recorded"))
 
@@ -197,7 +199,7 @@ def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "the project is run; torch is not needed. Exit codes: 0 written, 2 nothing to report.",
         allow_abbrev=False,
     )
-    report.add_argument("session", metavar="SESSION", help="a session's id, the beginning of one, its folder, or last")
+    report.add_argument("session", metavar="SESSION", help=_SESSION)
     report.add_argument(
         "--format", choices=("md", "html", "json"), help="without it FILE's ending decides; Markdown if that does not"
     )
@@ -213,7 +215,7 @@ def _add_restore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "torch.load(FILE, weights_only=True) reads. Exit codes: 0 done, 1 damaged, 2 nothing to restore.",
         allow_abbrev=False,
     )
-    restore.add_argument("session", metavar="SESSION", help="a session's id, the beginning of one, its folder, or last")
+    restore.add_argument("session", metavar="SESSION", help=_SESSION)
     restore.add_argument("-o", "--output", metavar="FILE", help="where to write the checkpoint")
     restore.add_argument("--verify", action="store_true", help="only check every byte of every checkpoint")
     restore.add_argument("--force", action="store_true", help="overwrite FILE")
@@ -235,7 +237,9 @@ def _add_replay(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         allow_abbrev=False,
     )
     replay.add_argument("case", metavar="CASE", nargs="?", help="a retained case; without it, they are listed")
-    replay.add_argument("--session", metavar="SESSION", default="last", help="the session that retained it (last)")
+    replay.add_argument(
+        "--session", metavar="SESSION", default="last", help="the session that retained it, as for report (last)"
+    )
     replay.add_argument("--export", metavar="DIR", help="write it to a new folder, with a script that needs no amptui")
     replay.set_defaults(command=_command("sessions", "replay"))
 

@@ -283,6 +283,33 @@ def test_restore_finds_a_session_by_the_beginning_of_its_id_and_replaces_only_wh
     assert "-o FILE" in asked.err
 
 
+# sessions
+
+
+def test_sessions_tell_projects_apart_and_last_is_the_one_that_was_judged(amptui: Amptui) -> None:
+    for folder in ("first", "second"):
+        (amptui.folder / folder).mkdir()
+    small_project(amptui.folder / "first").rename(amptui.folder / "first" / "train.py")
+    judged = amptui.check("first/train.py:project", "--iterations", 1)
+    assert judged.code == 0, judged.said
+    (amptui.folder / "second" / "train.py").write_text("def other():\n    return 1 / 0\n")
+    assert amptui.check("second/train.py:other").code == 2
+    looked = amptui("cases", "first/train.py:project")
+    assert looked.code == 0, looked.said
+
+    rows = amptui("sessions").out.splitlines()
+    assert [row.split()[0].split("-", 2)[2][:-5] for row in rows] == [
+        "first-train",
+        "second-train-other",
+        "first-train",
+    ]
+    assert rows[0].split()[1] == "first/train"
+    verified = amptui("restore", "last", "--verify")
+    assert verified.code == 0
+    report = amptui("report", "last", "--format", "json")
+    assert json.loads(report.out)["session"] == judged.result["session"]
+
+
 def test_json_is_strict_where_numbers_are_not_finite(amptui: Amptui) -> None:
     file = small_project(amptui.folder, decide="scores = scores / 0", loss="if under_policy:\n    x = x * float('inf')")
     done = amptui.check(f"{file}:project")

@@ -18,7 +18,6 @@ from amptui.report.page import Paper
 from amptui.report.result import check_result, exit_code
 from amptui.report.result_file import require_writable, write_result
 from amptui.session.checking import check as run_check
-from amptui.session.checking import session_name
 from amptui.session.death import EngineDeath
 from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
@@ -37,7 +36,7 @@ def check(given: argparse.Namespace) -> int:
         with _interrupted_by(signal.SIGTERM, signal.SIGHUP):
             require_writable(given.json)
             settings, policies = run_settings(given), _policies(given)
-            folder = create_session(session_name(settings), Path(settings.session) if settings.session else None)
+            folder = create_session(settings.title, Path(settings.session) if settings.session else None)
             return _judged(settings, folder, given, policies)
     except (SpecError, ProjectError, SessionError) as error:
         return _refused(error, given.json)

@@ -174,6 +174,7 @@ class Conductor:
             project,
             device=command.device,
             iterations=command.iterations,
+            title=reference.title,
             folder=self.folder.batches,
             on_progress=lambda done, total: self.emit(
                 Progressed(stage="project", what="batches", done=done, total=total)

@@ -31,8 +31,12 @@ def open_project(
     iterations: int | None,
     folder: Path,
     on_progress: Callable[[int, int], object],
+    title: str = "project",
 ) -> LiveProject:
-    """Checks, moves and freezes. Raises `Refusal`, or `UserCodeError` where batches or cases raise."""
+    """Checks, moves and freezes; `title` is the name of a project that has none.
+
+    Raises `Refusal`, or `UserCodeError` where batches or cases raise.
+    """
     modules = check_modules(project.model)
     check_updates(project, modules)
     cases = _cases(project)
@@ -60,7 +64,7 @@ def open_project(
         )
     return LiveProject(
         project=project,
-        name=project.name or "project",
+        name=project.name or title,
         modules=modules,
         updates=updates,
         batches=batches,

@@ -101,9 +101,3 @@ def open_command(settings: RunSettings, *, criteria_dtype: str | None = None) ->
         criteria=dict(settings.criteria),
         criteria_dtype=criteria_dtype,
     )
-
-
-def session_name(settings: RunSettings) -> str:
-    """What a session of this project is called: the file or module that the entry names."""
-    assert settings.entry is not None
-    return Path(settings.entry.text.partition(":")[0]).stem

@@ -8,15 +8,15 @@ import secrets
 import time
 from pathlib import Path
 
-from amptui.session.durable import PRIVATE_FOLDER, published
 from amptui.session.errors import SessionNotFound
 from amptui.session.folder import DATABASE_NAME, SessionFolder
+from amptui.session.newest import newest, remember
 from amptui.text import safe_text
 
 HOME_VARIABLE = "AMPTUI_HOME"
 
 _SESSION_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9_-]+-[0-9a-f]{4}")
-_LAST = ".last"
+_LONGEST_SLUG = 32
 
 
 def sessions_home() -> Path:
@@ -32,7 +32,7 @@ def sessions_home() -> Path:
 def new_session_id(name: str, now: float | None = None) -> str:
     """An id such as ``20261129-160455-digits-3fa9``: UTC time, the project's name as a slug, four random hex digits."""
     moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
-    slug = re.sub(r"[^a-z0-9_]+", "-", name.lower())[:40].strip("-") or "project"
+    slug = re.sub(r"[^a-z0-9_]+", "-", name.lower())[-_LONGEST_SLUG:].strip("-") or "project"  # the end tells apart
     return f"{moment}-{slug}-{secrets.token_hex(2)}"
 
 
@@ -43,7 +43,7 @@ def create_session(name: str, path: Path | None = None) -> SessionFolder:
     """
     home = sessions_home()
     folder = SessionFolder.create(path if path is not None else home / new_session_id(name))
-    _remember(home, folder)
+    remember(home, folder)
     return folder
 
 
@@ -56,17 +56,21 @@ def list_sessions(home: Path | None = None) -> tuple[str, ...]:
         return ()
 
 
-def find_session(text: str, home: Path | None = None) -> SessionFolder:
+def find_session(text: str, home: Path | None = None, *, waiting: bool = False) -> SessionFolder:
     """The session that `text` names: an id, the unique beginning of one, a path, or ``last``.
 
+    ``last`` is the newest session that a project was opened in; with `waiting` the newest whose engine lives, if any.
     Raises SessionNotFound with the near candidates, SessionError if the folder is no session.
     """
     home = home or sessions_home()
+    known = list_sessions(home)
     if text == "last":
-        return SessionFolder.open(_last(home))
+        found = newest(home, known, waiting=waiting)
+        if found is None:
+            raise SessionNotFound(f"there is no session in {safe_text(home, 4096)} yet. Begin one: amptui run SPEC")
+        return SessionFolder.open(found)
     if "/" in text or text in (".", ".."):
         return SessionFolder.open(Path(text))
-    known = list_sessions(home)
     if text in known:
         return SessionFolder.open(home / text)
     begins = [session for session in known if text and session.startswith(text)]
@@ -83,33 +87,6 @@ def find_session(text: str, home: Path | None = None) -> SessionFolder:
         f"Did you mean {_some(named)}?" if named else f"Newest there: {_some(known[-3:])}." if known else "It is empty."
     )
     raise SessionNotFound(f"no session '{safe_text(text)}' in {safe_text(home, 4096)}. {hint}")
-
-
-def _last(home: Path) -> Path:
-    """The session created last; by name the newest one where that is unknown or gone.
-
-    What was created last is written down, because the wall clock in the ids may have been set back.
-    """
-    try:
-        remembered = Path(os.fsdecode((home / _LAST).read_bytes()))
-    except (OSError, ValueError):
-        remembered = None
-    if remembered is not None and remembered.is_dir():
-        return remembered
-    known = list_sessions(home)
-    if not known:
-        raise SessionNotFound(f"there is no session in {safe_text(home, 4096)} yet")
-    return home / known[-1]
-
-
-def _remember(home: Path, folder: SessionFolder) -> None:
-    """Best effort: a home that cannot be written must not stop a session that lives elsewhere."""
-    try:
-        home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        with published(home / _LAST, overwrite=True) as file:
-            file.write(os.fsencode(folder.path))
-    except OSError:
-        return
 
 
 def _is_session(entry: Path) -> bool:

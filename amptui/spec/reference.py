@@ -37,6 +37,18 @@ class Reference:
         """SPEC text that names the same from any folder."""
         return f"{self.target}:{self.attribute}" if self.attribute else self.target
 
+    @property
+    def title(self) -> str:
+        """What a project without a name of its own is called: `digits`, `gan/train`, `package.module:small`.
+
+        A file's folder tells one `train.py` from another; an attribute called `project` goes without saying.
+        """
+        named = self.target
+        if self.kind != "module":
+            path = Path(os.path.normpath(self.target))
+            named = path.stem if path.parent.name in ("", path.stem) else f"{path.parent.name}/{path.stem}"
+        return named if self.attribute in ("", "project") else f"{named}:{self.attribute}"
+
 
 def parse_reference(text: str, *, folder: Path | str) -> Reference:
     """SPEC as a `Reference`; relative paths begin at `folder`. A file must be there, a module is not looked for.

@@ -48,6 +48,12 @@ class RunSettings:
         object.__setattr__(self, "policy", _plain_policy(self.policy))
         criteria_over(None, self.criteria)
 
+    @property
+    def title(self) -> str:
+        """What a session of this project is called."""
+        assert self.entry is not None, "the command line or amptui.yaml names an entry"
+        return self.entry.title
+
     def overridden_by(self, other: RunSettings) -> RunSettings:
         """These settings with everything that `other` gives; policy and criteria field by field."""
         given = {f.name: getattr(other, f.name) for f in fields(other) if getattr(other, f.name) is not None}

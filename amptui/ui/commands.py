@@ -24,19 +24,13 @@ def run(settings: RunSettings, options: ScreenSettings) -> int:
     terminal = _terminal()
     if terminal is None:
         return FAILED
-    folder = create_session(_name(settings), Path(settings.session) if settings.session else None)
+    folder = create_session(settings.title, Path(settings.session) if settings.session else None)
     return _show("run", folder, terminal, options, settings=settings)
-
-
-def _name(settings: RunSettings) -> str:
-    # As `session.checking.session_name`, whose module brings along what starts engines: the first paint comes first.
-    assert settings.entry is not None
-    return Path(settings.entry.text.partition(":")[0]).stem
 
 
 def attach(session: str, options: ScreenSettings, *, take_over: bool = False) -> int:
     """The engine of `session` that was left waiting. Raises SessionError where there is no such session."""
-    folder = find_session(session)
+    folder = find_session(session, waiting=True)
     terminal = _terminal()
     return FAILED if terminal is None else _show("attach", folder, terminal, options, take_over=take_over)
 

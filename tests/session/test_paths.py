@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from amptui.session import paths
+from amptui.session.engine_file import EngineFile
 from amptui.session.errors import SessionError, SessionNotFound
 from amptui.session.folder import SessionFolder
+from amptui.session.lock import SessionLock, process_start
+from amptui.session.store import Store
 
 
 @pytest.fixture
@@ -29,7 +36,8 @@ def session(home: Path, name: str) -> str:
         ("My Net/v2", "my-net-v2"),
         ("\x1b[2J évil", "2j-vil"),
         ("…", "project"),
-        ("x" * 300, "x" * 40),
+        ("x" * 300, "x" * 32),
+        ("a" * 30 + "/train:small", "a" * 20 + "-train-small"),
     ],
 )
 def test_an_id_holds_utc_time_a_safe_slug_and_four_hex_digits(name: str, slug: str) -> None:
@@ -59,23 +67,72 @@ def test_a_session_elsewhere_is_the_last_one_too(home: Path, tmp_path: Path) -> 
     assert len(paths.list_sessions()) == 1
 
 
-def test_last_is_the_one_created_last_even_if_the_clock_was_set_back(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths.create_session("first")
-    monkeypatch.setattr("time.gmtime", lambda now, gmtime=paths.time.gmtime: gmtime(0))
-    second = paths.create_session("second")
-    assert second.session_id.startswith("19700101")
-    assert paths.find_session("last") == second
+def recorded(folder: SessionFolder, *kinds: str, stages: Sequence[str] = ()) -> SessionFolder:
+    """Events of `kinds`, and a started stage for each of `stages`, in the session's database."""
+    with SessionLock.acquire(folder) as lock, Store.open(folder, lock) as store:
+        bodies = [(kind, "{}") for kind in kinds] + [("StageStarted", f'{{"stage": "{stage}"}}') for stage in stages]
+        for number, (kind, body) in enumerate(bodies):
+            store.record(number, 1.0, kind, body, durable=True)
+    return folder
 
 
-def test_last_falls_back_to_the_newest_name_if_the_remembered_one_is_gone(home: Path) -> None:
-    older = session(home, "20260101-000000-a-0001")
-    newest = session(home, "20260102-000000-b-0002")
-    assert paths.find_session("last").session_id == newest
-    (home / ".last").write_bytes(b"/gone/\xff\n")
-    assert paths.find_session("last").session_id == newest
-    assert paths.list_sessions() == (older, newest)
+class TestLast:
+    def test_it_is_the_one_created_last_even_if_the_clock_was_set_back(
+        self, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        recorded(paths.create_session("first"), "ProjectOpened")
+        monkeypatch.setattr("time.gmtime", lambda now, gmtime=paths.time.gmtime: gmtime(0))
+        second = recorded(paths.create_session("second"), "ProjectOpened")
+        assert second.session_id.startswith("19700101")
+        assert paths.find_session("last") == second
+
+    def test_it_falls_back_to_the_newest_name_if_the_remembered_one_is_gone(self, home: Path) -> None:
+        older = session(home, "20260101-000000-a-0001")
+        newest = session(home, "20260102-000000-b-0002")
+        assert paths.find_session("last").session_id == newest
+        (home / ".last").write_bytes(b"/gone/\xff\n")
+        assert paths.find_session("last").session_id == newest
+        assert paths.list_sessions() == (older, newest)
+
+    def test_a_run_that_failed_before_a_project_was_opened_is_passed_over(self, home: Path) -> None:
+        judged = recorded(paths.create_session("digits"), "ProjectOpened", stages=["project", "baseline"])
+        recorded(paths.create_session("digits"), "Refused", stages=["project"])
+        paths.create_session("digits")  # its engine could not even be started
+        assert paths.find_session("last") == judged
+
+    def test_a_search_for_cases_is_passed_over(self, home: Path) -> None:
+        judged = recorded(paths.create_session("digits"), "ProjectOpened", stages=["project", "baseline"])
+        recorded(paths.create_session("digits"), "ProjectOpened", "CasesFound", stages=["project", "measure"])
+        assert paths.find_session("last") == judged
+
+    def test_a_session_that_has_just_been_opened_counts(self, home: Path) -> None:
+        recorded(paths.create_session("digits"), "ProjectOpened", stages=["project", "baseline"])
+        opened = recorded(paths.create_session("digits"), "ProjectOpened", stages=["project"])
+        assert paths.find_session("last") == opened
+
+    def test_one_elsewhere_is_passed_over_too(self, home: Path, tmp_path: Path) -> None:
+        judged = recorded(paths.create_session("digits", tmp_path / "mine"), "ProjectOpened")
+        paths.create_session("digits", tmp_path / "failed")
+        assert paths.find_session("last") == judged
+
+    def test_a_damaged_one_is_not_passed_over(self, home: Path) -> None:
+        recorded(paths.create_session("digits"), "ProjectOpened")
+        damaged = paths.create_session("digits")
+        damaged.database.write_bytes(b"no database" * 100)
+        assert paths.find_session("last") == damaged
+
+    def test_where_nothing_was_opened_it_is_the_newest_of_all(self, home: Path) -> None:
+        paths.create_session("digits")
+        newest = paths.create_session("digits")
+        assert paths.find_session("last") == newest
+
+    def test_to_attach_it_is_the_newest_whose_engine_lives(self, home: Path) -> None:
+        waits = paths.create_session("digits")
+        recorded(paths.create_session("digits"), "ProjectOpened")
+        mine = EngineFile(pid=os.getpid(), start_ticks=process_start(os.getpid()), socket=None, mark="m", amptui="0")
+        (waits.path / "engine.json").write_text(json.dumps(asdict(mine)))
+        assert paths.find_session("last", waiting=True) == waits
+        assert paths.find_session("last") != waits
 
 
 def test_what_is_not_found_is_told_with_candidates(home: Path) -> None:

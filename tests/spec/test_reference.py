@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from amptui.spec.error import SpecError
-from amptui.spec.reference import parse_reference
+from amptui.spec.reference import Reference, parse_reference
 from amptui.text import safe_text
 
 TRAIN = "from amptui import Project\n\n\ndef build():\n    return Project(model=None)\n\n\ndef helper():\n    pass\n"
@@ -58,6 +58,28 @@ def test_a_spec_has_one_of_three_forms(folder: Path, text: str, kind: str, targe
     reference = parse_reference(text, folder=folder)
     assert (reference.kind, reference.target, reference.attribute) == (kind, target.format(folder), attribute)
     assert reference.text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("gan/gan.py:project", "gan"),
+        ("gan/train.py:project", "gan/train"),
+        ("gan/train.py:small", "gan/train:small"),
+        ("gan/../digits/train.py:project", "digits/train"),
+        ("/train.py:project", "train"),
+        ("package.module:project", "package.module"),
+        ("package.module:Holder.build", "package.module:Holder.build"),
+    ],
+)
+def test_a_projects_title_tells_it_from_others(tmp_path: Path, text: str, title: str) -> None:
+    for name in ("gan", "digits"):
+        (tmp_path / name).mkdir()
+        for file in ("gan.py", "train.py"):
+            (tmp_path / name / file).write_text(TRAIN)
+    made = parse_reference(text, folder=tmp_path) if not text.startswith("/") else None
+    reference = made or Reference(kind="file", target="/train.py", attribute="project", text=text)
+    assert reference.title == title
 
 
 def test_an_absolute_path_is_taken_as_it_is_and_a_reference_means_the_same_from_anywhere(folder: Path) -> None:
