@@ -16,6 +16,7 @@ from amptui.report.result import check_result
 from amptui.report.sections.pasted import accepted_code
 from amptui.session.durable import published
 from amptui.session.errors import SessionError
+from amptui.session.folder import SessionFolder
 from amptui.session.paths import find_session
 from amptui.text import safe_text
 
@@ -31,19 +32,30 @@ def report(session: str, *, format: Format | None, output: str | None) -> None: 
     cannot be read or the file cannot be written.
     """
     chosen = format or (_SUFFIXES.get(Path(output).suffix.lower(), "md") if output is not None else "md")
-    text = written(read(find_session(session)), chosen)
-    if output is None or output == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode("utf-8"))
-        sys.stdout.buffer.flush()
+    folder = find_session(session)
+    if output is not None and output != "-":
+        write_report(folder, chosen, Path(output).expanduser().absolute(), called=output)
         return
-    path = Path(output).expanduser().absolute()
+    text = written(read(folder), chosen)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8"))
+    sys.stdout.buffer.flush()
+
+
+def write_report(folder: SessionFolder, format: Format, path: Path, *, called: str | None = None) -> None:  # noqa: A002
+    """Writes the report of the session in `folder` to `path`, whole or not at all, over what may be there.
+
+    `called` is the path as a message names it. Raises SessionError where the session cannot be read or the file cannot
+    be written.
+    """
+    text = written(read(folder), format)
     try:
         with published(path, overwrite=True) as file:
             file.write(text.encode("utf-8"))
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SessionError(f"the report cannot be written to {safe_text(output, 4096)}: {reason}") from error
+        said = safe_text(called if called is not None else path, 4096)
+        raise SessionError(f"the report cannot be written to {said}: {reason}") from error
 
 
 def written(recorded: Recorded, format: Format) -> str:  # noqa: A002

@@ -19,12 +19,19 @@ def say_found(event: CasesFound) -> str:
         lines += [
             "",
             f"written to {name(event.path)}; to take them over:",
-            f"  found = torch.load({name(repr(event.path))}, weights_only=True)",
-            "  Project(…, cases=[*cases, *(Case(**case) for case in found)])",
+            *(f"  {line}" for line in code_lines(event.path)),
         ]
     elif event.found:
         lines += ["", "write -o FILE to keep them"]
     return "\n".join(lines)
+
+
+def code_lines(path: str) -> tuple[str, str]:
+    """The two lines that take over what was written to `path`."""
+    return (
+        f"found = torch.load({name(repr(path))}, weights_only=True)",
+        "Project(…, cases=[*cases, *(Case(**case) for case in found)])",
+    )
 
 
 def _line(found: FoundCase, width: int) -> str:

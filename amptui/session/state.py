@@ -138,8 +138,8 @@ class SessionState:
 
     @property
     def policy(self) -> Policy | None:
-        """The policy of the last trial, or what the project is opened with."""
-        if self.trials:
+        """The policy of the last trial since the project was opened, or what it is opened with."""
+        if len(self.trials) > self.earlier_trials:
             return self.trials[-1].started.policy
         return self.project.policy if self.project is not None else None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import ClassVar
 
 from textual.app import App, SystemCommand
@@ -35,6 +37,7 @@ from amptui.ui.theme import textual_theme
 from amptui.ui.way_back import WayBack
 from amptui.ui.widgets.lines import LineWidget
 from amptui.ui.widgets.table import TablePane
+from amptui.ui.writing import Format
 
 #: Keys of panes are declared by the panes.
 _OF_PANES = ("Move", "Table", "Plot")
@@ -72,6 +75,8 @@ class AmptuiApp(App[int]):
         self.reload = Reload(self)
         self._update = ""
         self._followed: str | None = None
+        #: The report that was written last.
+        self._written = ""
         self._before_help: Page = "project"
         self._before_diagnosis: Page = "project"
         self._main = MainScreen(start.look, start.keys)
@@ -114,6 +119,7 @@ class AmptuiApp(App[int]):
         self.view.take(event)
         self.way_back.notice(event)
         self.reload.notice(event)
+        self.steering.notice(event)
         self.repaint()
 
     def repaint(self) -> None:
@@ -144,8 +150,18 @@ class AmptuiApp(App[int]):
         starting = self.view.state.engine == "starting"
         connected = self.room.connected or starting
         falling_back, can_start = self.way_back.underway, self.room.can_start
-        reloading = self.reload.underway
-        return Situation(self.view.state, self._main.page, mode, connected, falling_back, reloading, can_start)
+        reloading, changed = self.reload.underway, self.steering.changed is not None
+        return Situation(
+            self.view.state,
+            self._main.page,
+            mode,
+            connected,
+            falling_back,
+            reloading,
+            can_start,
+            criteria_changed=changed,
+            written=self._written,
+        )
 
     # What steering and the way back need.
 
@@ -185,6 +201,24 @@ class AmptuiApp(App[int]):
 
     def later(self, seconds: float, callback: Callable[[], None]) -> object:
         return self.set_timer(seconds, callback)
+
+    @property
+    def session_id(self) -> str:
+        return self.start.folder.session_id
+
+    def write_report(self, path: Path, format: Format) -> None:  # noqa: A002
+        from amptui.report.command import write_report  # noqa: PLC0415 - rarely
+
+        async def write() -> None:
+            try:
+                await asyncio.to_thread(write_report, self.start.folder, format, path)
+            except SessionError as error:
+                self.notify(safe_text(str(error), 2000), severity="error", markup=False)
+            else:
+                self._written = str(path)
+            self.repaint()
+
+        self.run_worker(write(), group="report", exclusive=True)
 
     def restart_engine(self) -> None:
         if self.room.can_start:
@@ -231,6 +265,9 @@ class AmptuiApp(App[int]):
     action_pause = _steered(Steering.pause)
     action_retry = _steered(Steering.retry)
     action_cancel = _steered(Steering.cancel)
+    action_policies = _steered(Steering.policies)
+    action_yardstick = _steered(Steering.yardstick)
+    action_find_cases = _steered(Steering.find_cases)
 
     action_stage_1 = _page("project")
     action_stage_2 = _page("baseline")

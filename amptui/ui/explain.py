@@ -67,11 +67,44 @@ _STAGES: Mapping[str, tuple[str, ...]] = {
     """),
     "measure": _paragraphs("""
         A half type pays only where the hardware has units for it, and where the work is large enough to
-        fill them. Measure before you adopt it.
+        fill them. Many ops of a small model only gain casts.
+
+        Only after acceptance, because speed is no reason to take what failed, and because it must not tempt
+        one to bend the criteria.
+
+        FP32 and the policy take turns in random order. One after the other, a clock that falls or a
+        neighbour on the machine would count for or against whoever ran then.
+
+        A spread is the middle half of the values, between the quartiles. FP32 runs twice in each round: two
+        equal runs differ by the noise, and a gain that is smaller is not stated.
+
+        Other seeds (Y) repeat the FP32 stretch with other random numbers. A difference that another seed
+        makes as well says nothing about the policy.
+
+        Further policies (p) are held to the same criteria. One that is thought of after a trial has run
+        counts as an intervention, for whoever tries many will find one that passes; an unattended run (a)
+        confirms it.
     """),
     "report": _paragraphs("""
+        The report says on what the verdict rests: rows, cases, criteria with every revision, versions,
+        digests. Whoever reads it can judge without running anything.
+
+        It claims no more than what was run: this device, these versions, these batches and cases, this many
+        iterations, amptui's training step. What was not run is listed.
+
+        The code to paste is the trial's training step in plain PyTorch. On the trial's batches and random
+        numbers it gives the trial's weights bit for bit.
+
         The session's folder holds every event, the locked criteria, the checkpoint and the failing
         iterations. amptui open shows it again on any machine, without torch.
+    """),
+    "cases": _paragraphs("""
+        Cases decide what the verdict is about. The smallest margins are where a half type can change a
+        decision (boundary); the largest activations, the longest, the empty and the fully masked input are
+        where it can break (edge).
+
+        They are found in your own batches by running them in FP32; nothing is judged here. What you take
+        over is judged from the next run on.
     """),
 }
 

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from amptui.findings.words import counted
-from amptui.protocol.events import CaseReplayed, StageName
+from amptui.protocol.events import CaseReplayed, StageName, VerdictReached
 from amptui.session.state import SessionState, TrialState
+from amptui.ui import guidance_beyond as beyond
+from amptui.ui.advice import ROLES, Guidance, fitting
 from amptui.ui.known_failures import known_failures
-from amptui.ui.moves import Page, Situation, active, next_stage
-from amptui.ui.raster.line import Role
-
-
-@dataclass(frozen=True)
-class Guidance:
-    """`now` says what is true, `press` what to do about it."""
-
-    now: str
-    press: str
-    role: Role = "text"
-
+from amptui.ui.moves import Situation, active, next_move, next_stage
 
 #: From so many trips on, a scale that settles is no explanation any more: 2^16 to 2^8.
 _MANY = 9
@@ -30,7 +21,7 @@ def guidance(now: Situation) -> Guidance:
     """What the two lines say."""
     said = _said(now)
     state = now.state
-    at_rest = now.connected and state.engine == "ready" and not state.busy and state.refusal is None
+    at_rest = now.connected and state.engine == "ready" and not state.busy and state.obstacle is None
     if now.page == "diagnosis" and now.mode == "live" and at_rest and not (now.falling_back or now.reloading):
         return replace(said, press=_at_diagnosis(now))
     return said
@@ -55,7 +46,7 @@ def _at_diagnosis(now: Situation) -> str:
 def _said(now: Situation) -> Guidance:
     state = now.state
     if now.mode == "recorded":
-        return Guidance("A recorded session: everything can be looked at, nothing runs.", _RECORDED)
+        return _recorded(now)
     if now.falling_back:
         return Guidance("Falling back: what runs ends at its next safe point, then the checkpoint is restored.", "")
     if now.reloading:
@@ -74,18 +65,39 @@ def _said(now: Situation) -> Guidance:
         return Guidance(f"The engine has ended ({state.goodbye or 'left'}).", press, "warn")
     if state.engine == "starting":
         return Guidance("The engine is starting: it imports torch and then your project, in a process of its own.", "")
-    if state.refusal is not None:
-        hint = state.refusal.hint or "Correct it and run amptui again."
+    if state.obstacle is not None:
+        hint = state.obstacle.hint or "Correct it and run amptui again."
         press = f"{hint} R loads it again, q leaves." if now.can_reload else f"{hint} q leaves."
-        return Guidance(f"Cannot go on: {state.refusal.message}", press, "bad")
-    if "running" in state.stages.values():
+        return Guidance(f"Cannot go on: {state.obstacle.message}", press, "bad")
+    if now.running:
         return _while_running(now)
+    if state.refusal is not None:  # of a measurement or of finding cases: nothing else is kept from going on
+        hint = f" ({state.refusal.hint})" if state.refusal.hint else ""
+        return Guidance(f"Not done: {state.refusal.message}{hint}", _at_rest(now).press, "warn")
+    return _at_rest(now)
+
+
+def _at_rest(now: Situation) -> Guidance:
+    """The engine waits."""
+    state = now.state
+    if now.page == "cases":
+        return beyond.at_cases(now)
+    if next_move(now) == "write report":
+        return beyond.at_report(now)
     due = next_stage(state)
+    if now.page == "measure" and state.verdict is not None and due in (None, "trial"):
+        return beyond.at_measure(now)
     if state.replayed and due == "baseline":
         return _replayed(state.replayed[-1])
     if state.fell_back is not None and due in ("baseline", "trial"):
         return _fell_back(state, due)
     return _between(now)
+
+
+def _recorded(now: Situation) -> Guidance:
+    if now.page == "report":
+        return beyond.at_report(now)
+    return Guidance("A recorded session: everything can be looked at, nothing runs.", _RECORDED)
 
 
 def _after_death(now: Situation) -> str:
@@ -128,6 +140,8 @@ def _while_running(now: Situation) -> Guidance:
         return Guidance(
             f"Running the project in true FP32{part}. The trial will be held against this.", "C ends it early."
         )
+    if state.stages.get("measure") == "running":
+        return Guidance(beyond.measuring(state), "C ends it early.")
     return Guidance(f"Working{part}.", "")
 
 
@@ -143,11 +157,18 @@ def _in_trial(now: Situation) -> Guidance:
             "s next phase, n next iteration, c run on, u until…, x explains, F falls back.",
         )
     progress = state.progress
+    attended = trial.started.attended
     if progress is not None and progress.what == "cases":
         return Guidance(
-            f"Trying the cases under the policy: {progress.done:,} of {progress.total:,}. The stretch comes next.", ""
+            f"Trying the cases under the policy: {progress.done:,} of {progress.total:,}. The stretch comes next.",
+            "C ends it early.",
         )
-    return Guidance("The trial runs; every update is guarded, and the first bad one stops it.", "space pauses.")
+    if not attended:
+        words = "The trial runs to its verdict: every update is guarded, and a bad one is the skip that it is."
+        return Guidance(words, "C ends it early.")
+    return Guidance(
+        "The trial runs; every update is guarded, and the first bad one stops it.", "space pauses, a never stops."
+    )
 
 
 def _at_trip(state: SessionState, trial: TrialState) -> Guidance:
@@ -205,6 +226,11 @@ def _between(now: Situation) -> Guidance:
     due = next_stage(state)
     if due == "baseline" and state.stages.get("baseline") == "cancelled":
         return Guidance("The baseline was ended early.", "c runs it again.", "warn")
+    if now.page == "criteria" and now.criteria_changed and due != "baseline":
+        return Guidance("You have changed the limits. They count once they are locked.", "c locks them.")
+    if due == "trial" and state.verdict is not None:
+        words = "The limits were changed after a trial: its verdict is about those before. Next: the trial under these."
+        return Guidance(words, "c runs it and stops at trouble, s goes phase by phase, a never stops.")
     if due in _DUE:
         if due == "criteria" and now.page != "criteria":
             return Guidance(
@@ -213,19 +239,22 @@ def _between(now: Situation) -> Guidance:
             )
         return Guidance(*_DUE[due])
     if state.verdict is not None:
-        return _after_verdict(state, now.page)
+        return _after_verdict(now, state.verdict)
     return Guidance("", "")
 
 
-def _after_verdict(state: SessionState, page: Page) -> Guidance:
-    assert state.verdict is not None
-    roles: dict[str, Role] = {"accept": "good", "reject": "bad", "inconclusive": "warn"}
-    role = roles[state.verdict.verdict]
-    options = [
-        "c shows the verdict" if page not in ("verdict", "measure", "report") else "",
-        "m tries the suggested FP32 modules" if state.verdict.fp32_regions else "",
-        "a confirms it unattended" if state.verdict.interventions else "t runs ten times as long",
-        "F puts FP32 back",
-        "7 the files",
-    ]
-    return Guidance(state.verdict.words, ", ".join(filter(None, options)) + ".", role)
+def _after_verdict(now: Situation, reached: VerdictReached) -> Guidance:
+    goes_on = {
+        "show measure": "c goes on to time and memory" if reached.verdict == "accept" else "c goes on",
+        "show verdict": "c shows the verdict",
+    }
+    options = {
+        "proceed": goes_on.get(next_move(now) or "", ""),
+        "unattended": "a confirms it unattended" if reached.interventions else "a runs it again",
+        "diagnose": "d shows why" if reached.verdict != "accept" else "",
+        "mend": "m tries the suggested FP32 modules",
+        "extend": "t runs ten times as long",
+        "policies": "p tries another policy",
+        "fall_back": "F puts FP32 back",
+    }
+    return Guidance(beyond.verdict_words(reached), fitting(options, active(now)), ROLES[reached.verdict])

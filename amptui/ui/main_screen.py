@@ -34,7 +34,6 @@ MainScreen { layers: base over; overflow: hidden; background: $background; }
 #body { height: 1fr; layout: vertical; }
 #switcher { height: 1fr; width: 1fr; }
 #guidance { height: 3; }
-MainScreen.-wide #guidance { height: 2; }
 #explain { display: none; height: 9; width: 1fr; }
 MainScreen.-explained #explain { display: block; }
 MainScreen.-wide #body { layout: horizontal; }
@@ -50,6 +49,12 @@ MainScreen.-tall #baseline { grid-rows: 14 1fr; }
 MainScreen.-tall #criteria-text { height: 8; }
 #verdict-cases { height: 6; }
 MainScreen.-tall #verdict-cases { height: 12; }
+#measure-policies { height: 4; }
+MainScreen.-tall #measure-policies { height: 8; }
+#report-code { height: 8; }
+MainScreen.-tall #report-code { height: 1fr; }
+#cases-text { height: 8; }
+MainScreen.-tall #cases-text { height: 12; }
 
 #trial { layout: grid; grid-size: 2; grid-columns: 1fr 1fr; grid-rows: 5 4 5 1fr; grid-gutter: 0 1; }
 #iteration, #layers { column-span: 2; }
@@ -75,6 +80,7 @@ _PAGES: dict[Page, tuple[str, str]] = {
     "output": ("logs", "OutputPage"),
     "events": ("logs", "EventsPage"),
     "diagnosis": ("diagnosis", "DiagnosisStage"),
+    "cases": ("found_cases", "FoundCasesPage"),
     "help": ("help", "HelpPage"),
 }
 
@@ -168,7 +174,7 @@ class MainScreen(FrugalScreen):
         panes = [pane for pane in self.current.query(LineWidget) if pane.can_focus and pane.display]
         left = self._left.get(self.page)
         prefer = [pane for pane in panes if pane is left] or [
-            pane for pane in panes if pane.id in ("criteria-table", "layers")
+            pane for pane in panes if pane.id in ("criteria-table", "layers", "measure-told")
         ]
         if self._dialog is None and panes:
             self.set_focus((prefer or panes)[0], scroll_visible=False)

@@ -11,12 +11,37 @@ from amptui.ui.editing import source_line
 from amptui.ui.known_failures import any_failure
 
 Page = Literal[
-    "project", "baseline", "criteria", "trial", "verdict", "measure", "report", "output", "events", "help", "diagnosis"
+    "project",
+    "baseline",
+    "criteria",
+    "trial",
+    "verdict",
+    "measure",
+    "report",
+    "output",
+    "events",
+    "help",
+    "diagnosis",
+    "cases",
 ]
 STAGES: tuple[StageName, ...] = StageName.__args__  # type: ignore[attr-defined]
-_WITH_TABLE: tuple[Page, ...] = ("criteria", "trial", "verdict")
+_WITH_TABLE: tuple[Page, ...] = ("criteria", "trial", "verdict", "measure", "cases")
 #: `live`: an engine carries out commands; `recorded`: a session is only looked at.
 Mode = Literal["live", "recorded"]
+#: What `c` does.
+Move = Literal[
+    "run on",
+    "baseline",
+    "show criteria",
+    "lock",
+    "trial",
+    "show verdict",
+    "show measure",
+    "measure",
+    "show report",
+    "write report",
+    "write cases",
+]
 
 
 @dataclass(frozen=True)
@@ -34,11 +59,19 @@ class Situation:
     reloading: bool = False
     #: Whether it is known what a new engine would have to open: not where the project never was opened.
     can_restart: bool = True
+    #: Whether criteria were written and are not locked yet.
+    criteria_changed: bool = False
+    #: The report that was written last, by its path.
+    written: str = ""
 
     @property
     def engine_waits(self) -> bool:
         """Whether the engine would carry out a command for a new stage."""
-        return self.connected and self.state.engine == "ready" and "running" not in self.state.stages.values()
+        return self.connected and self.state.engine == "ready" and not self.running
+
+    @property
+    def running(self) -> bool:
+        return "running" in self.state.stages.values()
 
     @property
     def can_reload(self) -> bool:
@@ -68,23 +101,101 @@ def waits_at_trip(trial: TrialState, step: int, why: str) -> bool:
 
 
 def next_stage(state: SessionState) -> StageName | None:
-    """The stage that is due: what has been done before it still holds."""
-    if state.project is None or state.refusal is not None:
+    """The stage up to the verdict that is due: what has been done before it still holds."""
+    if state.project is None or state.obstacle is not None:
         return "project" if state.project is None else None
     if state.baseline is None or (state.proposed is None and state.locked is None):
         return "baseline"
     if state.locked is None:
         return "criteria"
-    if state.verdict is None or state.fell_back is not None:
+    trial = state.trial
+    if trial is None or trial.verdict is None or state.fell_back is not None:
         return "trial"
+    return "trial" if trial.started.revision != state.locked.revision else None
+
+
+def to_measure(state: SessionState) -> TrialState | None:
+    """The accepted trial that is to be timed next, the last one first; none whose policy has been timed already."""
+    mine = state.trials[state.earlier_trials :]
+    timed = [trial.started.policy for trial in mine if trial.number in state.measured]
+    for trial in reversed(mine):
+        accepted = trial.verdict is not None and trial.verdict.verdict == "accept"
+        if accepted and trial.started.policy not in timed:
+            return trial
     return None
+
+
+def next_move(now: Situation) -> Move | None:
+    """What `c` does now; None where it does nothing."""
+    state = now.state
+    if now.mode == "live" and now.in_trial and now.connected:
+        return "run on" if state.paused is not None else None
+    if now.page == "report" and _can_report(now):
+        return "write report"
+    if now.mode == "recorded" or not now.engine_waits or now.falling_back or now.reloading:
+        return None
+    due = next_stage(state)
+    if now.page == "criteria" and now.criteria_changed and due != "baseline":
+        return "lock"
+    found = state.found_cases
+    if now.page == "cases" and found is not None and found.found and found.path is None:
+        return "write cases"
+    if now.page == "measure" and due in (None, "trial") and to_measure(state) is not None:
+        return "measure"
+    moves: dict[StageName | None, Move] = {
+        "baseline": "baseline",
+        "criteria": "lock" if now.page == "criteria" else "show criteria",
+        "trial": "trial",
+    }
+    if due is not None or state.verdict is None:
+        return moves.get(due)
+    further: dict[Page, Move] = {"verdict": "show measure", "measure": "show report"}
+    return further.get(now.page, "show verdict")
+
+
+def _can_report(now: Situation) -> bool:
+    """Whether a report can be written: something is recorded, and nothing else is due or runs."""
+    state = now.state
+    if now.falling_back or now.reloading or state.events == 0:
+        return False
+    if now.mode == "recorded" or not now.connected or state.engine not in ("starting", "ready"):
+        return True
+    if not now.engine_waits:
+        return False
+    return state.verdict is not None or next_stage(state) is None
+
+
+#: What does something on every page.
+_ALWAYS = frozenset(
+    ("help", "back", "copy", "explain", "zoom", "next_pane", "previous_pane", "command_palette", "suspend")
+) | frozenset(("output", "events", *(f"stage_{number}" for number in range(1, 8))))
 
 
 def active(now: Situation) -> frozenset[str]:
     """Ids of the keys that do something."""
-    ids = {"help", "back", "copy", "explain", "zoom", "next_pane", "previous_pane", "command_palette", "suspend"}
-    ids |= {f"stage_{number}" for number in range(1, 8)} | {"output", "events"}
+    ids = _ALWAYS | _looking(now)
     state = now.state
+    if now.mode == "recorded":
+        return ids
+    if now.can_reload:
+        ids |= {"reload"}
+    if not now.connected or state.engine in ("dead", "ended", "failed"):
+        if not now.can_restart:
+            return ids
+        return ids | {"new_engine"} | ({"fall_back"} if state.checkpoints else set())
+    if state.checkpoints and not now.falling_back:
+        ids |= {"fall_back"}
+    if now.in_trial:
+        return ids | _in_trial(now)
+    if now.engine_waits:
+        return ids | _between_stages(now)
+    return ids | ({"cancel"} if now.running else set())
+
+
+def _looking(now: Situation) -> set[str]:
+    """What needs no engine, and `c`, which may need none."""
+    state = now.state
+    ids: set[str] = set()
     if now.page in _WITH_TABLE:
         ids.add("filter")
     if now.page in ("baseline", "trial") and state.project is not None and len(state.project.updates) > 1:
@@ -93,39 +204,51 @@ def active(now: Situation) -> frozenset[str]:
         ids.add("diagnose")
     if source_line(state) is not None:
         ids.add("edit")
-    if now.mode == "recorded":
-        return frozenset(ids)
-    if now.can_reload:
-        ids.add("reload")
-    if not now.connected or state.engine in ("dead", "ended", "failed"):
-        if not now.can_restart:
-            return frozenset(ids)
-        return frozenset(ids | {"new_engine"} | ({"fall_back"} if state.checkpoints else set()))
-    if state.checkpoints and not now.falling_back:
-        ids.add("fall_back")
-    if now.in_trial:
-        ids |= _in_trial(now)
-    elif now.engine_waits:
-        ids |= _between_stages(now)
-    elif "running" in state.stages.values():
-        ids.add("cancel")
-    return frozenset(ids)
+    if next_move(now) is not None:
+        ids.add("proceed")
+    return ids
 
 
 def _in_trial(now: Situation) -> set[str]:
+    """A run that nobody attends takes no orders but to end."""
+    trial = now.state.trial
     if now.state.paused is None:
-        return {"pause", "cancel"}
-    ids = {"phase", "iteration", "proceed", "until", "pause", "cancel"}
+        return {"pause", "cancel", "unattended"} if trial is not None and trial.started.attended else {"cancel"}
+    ids = {"phase", "iteration", "until", "unattended", "pause", "cancel"}
     return ids | ({"retry"} if now.trip_waits else set())
 
 
 def _between_stages(now: Situation) -> set[str]:
-    state = now.state
-    ids = {"proceed"} if next_stage(state) is not None or state.verdict is not None else set()
-    if state.locked is not None:
-        ids |= {"phase", "iteration", "unattended", "extend"}
+    state, page, due = now.state, now.page, next_stage(now.state)
+    ids: set[str] = set()
+    if state.locked is not None and due in (None, "trial"):
+        ids |= _trials(now)
     if state.verdict is not None and state.verdict.fp32_regions:
         ids.add("mend")
-    if state.proposed is not None and now.page == "criteria":
+    if state.proposed is not None and page == "criteria":
         ids.add("change")
+    project = state.project
+    if project is None or state.obstacle is not None:
+        return ids
+    if page in ("project", "baseline", "cases") and project.batches:
+        ids.add("find_cases")
+    has_yardstick = state.baseline is None or state.seeds is not None or not project.updates
+    if page == "measure" and len(state.trials) > state.earlier_trials and not has_yardstick:
+        ids.add("yardstick")
+    return ids
+
+
+def _trials(now: Situation) -> set[str]:
+    """The keys that start a trial: all where it is due; after a verdict where one looks at trials, or must confirm."""
+    state, page = now.state, now.page
+    ids = {"policies"} if page in ("criteria", "trial", "verdict", "measure") else set()
+    if next_stage(state) == "trial":
+        return ids | {"phase", "iteration", "unattended", "extend"}
+    if state.verdict is None:
+        return ids
+    if page == "trial":
+        ids |= {"phase", "iteration", "unattended", "extend"}
+    if page in ("verdict", "measure"):
+        ids |= {"extend"} if page == "verdict" else set()
+        ids |= {"unattended"} if state.verdict.interventions else set()
     return ids

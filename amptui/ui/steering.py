@@ -5,10 +5,12 @@ It holds no truth: everything is read off the session's state. What it remembers
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from amptui.project import Criteria
+from amptui.protocol import events as told
 from amptui.protocol.commands import (
     Advance,
     Answer,
@@ -16,30 +18,34 @@ from amptui.protocol.commands import (
     Command,
     Condition,
     Continue,
+    FindCases,
     LockCriteria,
+    Measure,
+    MeasureSeeds,
     Pause,
     RunBaseline,
     RunTrial,
 )
+from amptui.protocol.events import Event
+from amptui.session.death import EngineDeath
+from amptui.session.state import SessionState
+from amptui.ui import policies as trying
 from amptui.ui.criteria_form import with_value
 from amptui.ui.dialogs import questions
-from amptui.ui.dialogs.question import Question
-from amptui.ui.moves import Page, Situation, next_stage
+from amptui.ui.moves import Move, Page, Situation, next_move, to_measure
+from amptui.ui.writing import Writing, WritingScreen
 
 #: A stretch that is repeated is this many times as long.
 EXTENDED = 10
 
 
-class Screen(Protocol):
+class Screen(WritingScreen, Protocol):
     """What steering needs of the screen."""
 
     @property
     def situation(self) -> Situation: ...
 
     def send(self, command: Command) -> None: ...
-
-    def ask(self, question: Question, answered: Callable[[str], None]) -> None:
-        """Asks; `answered` is called unless the question is left."""
 
     def go(self, page: Page) -> None: ...
 
@@ -57,27 +63,40 @@ class Steering:
         #: Criteria as changed by the user and not locked yet.
         self.changed: Criteria | None = None
         self._until: Condition | None = None
+        #: Policies that were asked for together and have not been tried yet.
+        self._to_try: list[RunTrial] = []
+        self._side_by_side = False
+        self._writing = Writing(screen)
 
     # The next thing to do.
 
     def proceed(self) -> None:
         """`c`: goes on with what is paused, else starts what is due."""
         now = self._screen.situation
-        if now.in_trial:
+        move = next_move(now)
+        pages: dict[Move, Page] = {
+            "show criteria": "criteria",
+            "show verdict": "verdict",
+            "show measure": "measure",
+            "show report": "report",
+        }
+        if move in pages:
+            self._screen.go(pages[move])
+        elif move == "run on":
             self._screen.send(Continue(until=self._until))
-            return
-        due = next_stage(now.state)
-        if due == "baseline":
+        elif move == "baseline":
             self._screen.go("baseline")
             self._screen.send(RunBaseline())
-        elif due == "criteria" and now.page != "criteria":
-            self._screen.go("criteria")
-        elif due == "criteria" or (now.page == "criteria" and self.changed is not None):
+        elif move == "lock":
             self._lock()
-        elif due == "trial":
+        elif move == "trial":
             self._start(Continue())
-        elif now.state.verdict is not None:
-            self._screen.go("verdict")
+        elif move == "measure":
+            self._measure(now.state)
+        elif move == "write report":
+            self._writing.report()
+        elif move == "write cases":
+            self._writing.cases(lambda path: self._screen.send(FindCases(path=str(path))))
 
     def phase(self) -> None:
         self._advance("phase")
@@ -94,30 +113,86 @@ class Steering:
             self._start(None if unit == "phase" else advance)
 
     def unattended(self) -> None:
-        """A clean run to the verdict: every trip is the skip that it is."""
-        self._screen.go("trial")
-        self._screen.send(RunTrial(attended=False))
+        """A run to the verdict without stopping: every trip is the skip that it is. From here, or from the start."""
+        if self._screen.situation.in_trial:
+            self._until = None
+            self._screen.send(Continue(attended=False))
+        else:
+            self._screen.go("trial")
+            self._screen.send(RunTrial(attended=False, policy=self._again()))
 
     def extend(self) -> None:
         self._screen.go("trial")
-        self._screen.send(RunTrial(attended=False, extend=EXTENDED))
+        self._screen.send(RunTrial(attended=False, policy=self._again(), extend=EXTENDED))
 
     def mend(self) -> None:
         """The trial again with the modules in FP32 that the verdict suggests, beside those that already are."""
         state = self._screen.situation.state
-        if state.verdict is None or state.policy is None:
+        if state.verdict is None or state.policy is None or state.project is None:
             return
         regions = dict.fromkeys((*state.policy.fp32_regions, *state.verdict.fp32_regions))
+        policy = replace(state.policy, fp32_regions=tuple(regions))
         self._screen.go("trial")
-        self._screen.send(RunTrial(attended=False, policy={"fp32_regions": tuple(regions)}))
+        self._screen.send(RunTrial(attended=False, policy=trying.given_for(policy, state.project.policy)))
+
+    def _again(self) -> dict[str, object]:
+        return trying.again(self._screen.situation.state)
 
     def _start(self, first: Command | None) -> None:
         """An attended trial stops after its first phase; `first` is how it goes on from there."""
         self._until = None
         self._screen.go("trial")
-        self._screen.send(RunTrial(attended=True))
+        self._screen.send(RunTrial(attended=True, policy=self._again()))
         if first is not None:
             self._screen.send(first)
+
+    # Side by side, and beyond the verdict.
+
+    def policies(self) -> None:
+        """`p`: asks which policies to try, and runs them one after the other."""
+        self._screen.ask(questions.policies(self._screen.situation.state), self._chosen)
+
+    def _chosen(self, answer: str) -> None:
+        if answer == "write":
+            self._screen.ask(questions.written_policies(), lambda text: self._try(trying.read(text)))
+            return
+        for choice in trying.choices(self._screen.situation.state):
+            if choice.key == answer:
+                self._try(choice.policies)
+
+    def _try(self, policies: Sequence[trying.Given]) -> None:
+        """Chosen before the first trial has run, none of them is an intervention; the engine counts the others."""
+        planned = not self._screen.situation.state.trials
+        self._to_try = [RunTrial(attended=False, policy=dict(given), planned=planned) for given in policies]
+        self._side_by_side = True
+        self._try_next()
+
+    def _try_next(self) -> None:
+        self._screen.go("trial")
+        self._screen.send(self._to_try.pop(0))
+
+    def notice(self, event: Event | EngineDeath) -> None:
+        """Goes on with the next policy when one has ended, also by being refused; with none where it was ended."""
+        if isinstance(event, EngineDeath | told.EngineStarted | told.EngineFailed | told.Cancelled):
+            self._to_try, self._side_by_side = [], False
+        elif isinstance(event, told.StageEnded) and event.stage == "trial" and self._side_by_side:
+            if self._to_try:
+                self._try_next()
+            else:
+                self._side_by_side = False
+                self._screen.go("measure")
+
+    def _measure(self, state: SessionState) -> None:
+        trial = to_measure(state)
+        if trial is not None:
+            self._screen.send(Measure(trial=trial.number))
+
+    def yardstick(self) -> None:
+        self._screen.send(MeasureSeeds())
+
+    def find_cases(self) -> None:
+        self._screen.go("cases")
+        self._screen.send(FindCases())
 
     # While the trial runs.
 

@@ -19,7 +19,7 @@ from amptui.ui.raster.glyphs import ASCII, UNICODE
 from tests.report import sessions
 from tests.report.stages import Told, baseline, ended, iteration, locked, opened, started, trial_started, trip
 
-PAGES: tuple[Page, ...] = (*STAGES, "output", "events", "help", "diagnosis")
+PAGES: tuple[Page, ...] = (*STAGES, "output", "events", "help", "diagnosis", "cases")
 STEPPED = (
     *opened(),
     ended("project"),

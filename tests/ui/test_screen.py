@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,10 +36,13 @@ LOADED: Told = (*opened(), ended("project"))
 PROPOSED = told.CriteriaProposed(criteria=locked()[1].criteria, proposals=locked()[1].proposals)  # type: ignore[union-attr]
 MEASURED: Told = (*LOADED, *baseline(), PROPOSED, ended("baseline"))
 LOCKED: Told = (*MEASURED, *locked(), ended("criteria"))
-PAUSED: Told = (*LOCKED, *trial_started(), iteration(0), told.Paused(step=1, why="after this phase"))
+ATTENDED: Told = tuple(
+    replace(event, attended=True) if isinstance(event, told.TrialStarted) else event for event in trial_started()
+)
+PAUSED: Told = (*LOCKED, *ATTENDED, iteration(0), told.Paused(step=1, why="after this phase"))
 TRIPPED: Told = (
     *LOCKED,
-    *trial_started(),
+    *ATTENDED,
     iteration(0),
     trip(1),
     told.Paused(step=1, why="the guard held an update back"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 from amptui.findings.judgement import Proposal
 from amptui.project import Criteria
 from amptui.protocol.commands import Condition, ConditionName
-from amptui.report.figures import figure
+from amptui.report.figures import figure, place
 from amptui.session.state import SessionState
+from amptui.ui import policies as trying
 from amptui.ui.criteria_form import value_of, with_value
 from amptui.ui.dialogs.question import Option, Question, sentence
 
@@ -110,6 +112,71 @@ def reason(state: SessionState) -> Question:
 def _written(text: str) -> None:
     if not text.strip():
         raise ValueError("write a reason, or leave with esc")
+
+
+def policies(state: SessionState) -> Question:
+    """Which further policy to try, under the same criteria."""
+    words = [sentence("Each runs unattended, from the checkpoint, under the locked criteria.")]
+    late = "A trial has run: a policy that is chosen now counts as an intervention, until a confirms it."
+    before = "What is chosen before the first trial is no intervention."
+    words.append(sentence(late if state.trials else before, "dim"))
+    proposed = state.project.policy.dtype if state.project is not None else ""
+    if proposed == "float16":
+        words.append(
+            sentence("The limits were proposed for float16; bfloat16, of 3 bits less, is held to them too.", "dim")
+        )
+    options = [Option(choice.key, choice.label, choice.key) for choice in trying.choices(state)]
+    return Question(
+        title="which policy to try?",
+        paragraphs=words,
+        options=[*options, Option("w", "write others …", "write")],
+    )
+
+
+def written_policies() -> Question:
+    return Question(
+        title="policies to try",
+        paragraphs=[sentence("Dtypes, with a first loss scale or none behind @; several by commas.", "dim")],
+        entry="fp16@1024,bf16",
+        check=trying.read,
+    )
+
+
+def report_format() -> Question:
+    return Question(
+        title="write the report",
+        options=[
+            Option("h", "HTML: one file with plots, for a browser, for print, to send", "html"),
+            Option("m", "Markdown: for a pull request or an issue", "md"),
+            Option("j", "JSON: what check --json writes, and every iteration", "json"),
+        ],
+    )
+
+
+def file(title: str, proposed: Path) -> Question:
+    """Where to write; a relative path is understood from the working directory."""
+    return Question(title=title, entry=place(str(proposed)), check=to_write)
+
+
+def to_write(text: str) -> Path:
+    """The file that `text` names, absolute. Raises ValueError where none can be written there."""
+    if not text.strip():
+        raise ValueError("write the name of a file, or leave with esc")
+    path = Path(text.strip()).expanduser().absolute()
+    if path.is_dir():
+        raise ValueError("that is a folder: write the name of a file in it")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {place(str(path.parent))}: name another one")
+    return path
+
+
+def overwrite(path: Path) -> Question:
+    return Question(
+        title="there is such a file",
+        paragraphs=[sentence(place(str(path)))],
+        options=[Option("o", "overwrite it", "overwrite"), Option("n", "name another file", "name")],
+        role="warn",
+    )
 
 
 def leave(*, running: bool) -> Question:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 
-from amptui.report import told_baseline
+from amptui.report import told_baseline, told_measure
 from amptui.report.page import Page
 from amptui.session.state import SessionState
 from amptui.ui.raster.plot import Trace
@@ -15,7 +15,7 @@ from amptui.ui.widgets.told import ToldPane
 
 
 def tell_baseline_stage(page: Page, state: SessionState) -> None:
-    """Repeatability, noise, decisions, quality; how far it has come where it still runs."""
+    """Repeatability, noise, decisions, quality, what they foretell; how far it has come where it still runs."""
     if state.repeat is None and state.baseline is None:
         run = state.stages.get("baseline")
         page.field(
@@ -25,6 +25,9 @@ def tell_baseline_stage(page: Page, state: SessionState) -> None:
         told_baseline.tell_repeat(page, state.repeat)
     if state.baseline is not None:
         told_baseline.tell_baseline(page, state.baseline, state)
+    if state.forecast is not None:
+        page.blank()
+        told_measure.tell_forecast(page, state.forecast)
 
 
 def baseline_plots(view: SessionView, update: str) -> tuple[PlotValue, PlotValue]:
@@ -50,7 +53,7 @@ class BaselineStage(Stage):
         loss, norm = baseline_plots(shown.view, shown.update)
         self.query_one("#baseline-loss", PlotPane).show(loss)
         self.query_one("#baseline-norm", PlotPane).show(norm)
-        version = (state.stages.get("baseline"), state.repeat, state.baseline)
+        version = (state.stages.get("baseline"), state.repeat, state.baseline, state.forecast)
         self.query_one(ToldPane).show(
             "baseline   the same code in true FP32", version, lambda page: tell_baseline_stage(page, state)
         )

@@ -1,0 +1,68 @@
+"""Files that the screen writes: which format and which file, asked until there is an answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, Protocol
+
+from amptui.ui.dialogs import questions
+from amptui.ui.dialogs.question import Question
+
+Format = Literal["html", "md", "json"]
+#: The file that found cases are proposed for.
+CASES_FILE = "found-cases.pt"
+
+
+class WritingScreen(Protocol):
+    """What writing needs of the screen."""
+
+    def ask(self, question: Question, answered: Callable[[str], None]) -> None:
+        """Asks; `answered` is called unless the question is left."""
+
+    @property
+    def session_id(self) -> str: ...
+
+    def write_report(self, path: Path, format: Format) -> None:  # noqa: A002
+        """Writes the session's report to `path`, and tells whether that was done."""
+
+
+class Writing:
+    """Asks where to write; an existing file is written over only after a further question."""
+
+    def __init__(self, screen: WritingScreen) -> None:
+        self._screen = screen
+
+    def report(self) -> None:
+        """Asks for format and file, then writes."""
+
+        formats: dict[str, Format] = {"html": "html", "md": "md", "json": "json"}
+
+        def asked(answer: str) -> None:
+            chosen = formats[answer]
+            proposed = Path.cwd() / f"{self._screen.session_id}.{chosen}"
+            title = "write the report to this file"
+            self._ask_file(title, proposed, lambda path: self._screen.write_report(path, chosen))
+
+        self._screen.ask(questions.report_format(), asked)
+
+    def cases(self, write: Callable[[Path], None]) -> None:
+        """Asks for the file of the found cases; `write` is given it."""
+        self._ask_file("write the found cases to this file", Path.cwd() / CASES_FILE, write)
+
+    def _ask_file(self, title: str, proposed: Path, write: Callable[[Path], None]) -> None:
+        def named(text: str) -> None:
+            path = questions.to_write(text)
+            if os.path.lexists(path):
+                self._screen.ask(questions.overwrite(path), lambda answer: decided(path, answer))
+            else:
+                write(path)
+
+        def decided(path: Path, answer: str) -> None:
+            if answer == "overwrite":
+                write(path)
+            else:
+                self._ask_file(title, path, write)
+
+        self._screen.ask(questions.file(title, proposed), named)
