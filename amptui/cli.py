@@ -158,7 +158,7 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--policies", metavar="LIST", help="try several under the same criteria, such as fp16,fp16@1024,bf16"
     )
     check.add_argument("--measure", action="store_true", help="time every accepted policy against FP32 afterwards")
-    check.add_argument("--json", metavar="FILE", help="write the result here, on every exit")
+    check.add_argument("--json", metavar="FILE", help="write the result here, on every exit (- is standard output)")
     check.add_argument("--ascii", action="store_true", help="plain ASCII marks")
     check.set_defaults(command=_command("check", "check"))
 
@@ -184,7 +184,11 @@ def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     inspect.add_argument("path", metavar="PATH", help="a file or a folder")
     inspect.add_argument("second", metavar="PATH2", nargs="?", help="a later checkpoint to compare with")
-    inspect.add_argument("--json", metavar="FILE", help="write the result here, and print instead of opening a screen")
+    inspect.add_argument(
+        "--json",
+        metavar="FILE",
+        help="write the result here (- is standard output), and print instead of opening a screen",
+    )
     inspect.add_argument("--values", action="store_true", help="read all tensor data, also of large files")
     inspect.add_argument("--plain", action="store_true", help="print instead of opening a screen")
     _add_screen_options(inspect)
@@ -203,7 +207,9 @@ def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     report.add_argument(
         "--format", choices=("md", "html", "json"), help="without it FILE's ending decides; Markdown if that does not"
     )
-    report.add_argument("-o", "--output", metavar="FILE", help="the file to write; without it standard output")
+    report.add_argument(
+        "-o", "--output", metavar="FILE", help="the file to write; without it, or as -, standard output"
+    )
     report.set_defaults(command=_command("sessions", "report"))
 
 

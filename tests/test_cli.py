@@ -182,6 +182,21 @@ def test_json_on_standard_output_is_nothing_but_json(amptui: Amptui) -> None:
     assert documented(refused.out, 2)["error"]["message"] in refused.err
 
 
+def test_what_inspect_and_report_write_to_standard_output_is_alone_there(amptui: Amptui) -> None:
+    import torch
+
+    torch.save({"model": {"w": torch.tensor([1.0, float("nan")])}}, amptui.folder / "a.pt")
+    looked = amptui("inspect", "a.pt", "--json", "-")
+    assert looked.code == 1
+    assert json.loads(looked.out)["nonfinite"] == ["model.w"]
+    assert "model.w" in looked.err
+    session = Path(amptui.check(f"{small_project(amptui.folder)}:project", "--iterations", 1).result["session"])
+    written = amptui("report", session, "-o", "-", "--format", "json")
+    assert json.loads(written.out)["session"] == str(session)
+    assert written.err == ""
+    assert not (amptui.folder / "-").exists()
+
+
 def test_without_a_terminal_it_prints_text_alone(amptui: Amptui) -> None:
     done = amptui.check(f"{small_project(amptui.folder)}:project", "--ascii", TERM="xterm-256color")
     assert done.code == 0

@@ -19,7 +19,8 @@ def inspect(given: argparse.Namespace) -> int:
 
         if has_screen(paths):
             return on_screen(given, lambda screen: open_screen(paths, screen, values=given.values))
-    encoding = (sys.stdout.encoding or "ascii").lower()
+    page = sys.stderr if given.json == "-" else sys.stdout  # standard output then holds nothing but the JSON
+    encoding = (page.encoding or "ascii").lower()
     ascii_only = given.ascii or not encoding.startswith("utf")
     width = min(120, shutil.get_terminal_size((80, 24)).columns)
     try:
@@ -27,7 +28,7 @@ def inspect(given: argparse.Namespace) -> int:
             paths,
             given.json,
             given.values,
-            lambda answer: print(inspect_text(answer, width=width, ascii_only=ascii_only)),
+            lambda answer: print(inspect_text(answer, width=width, ascii_only=ascii_only), file=page),
         )
     except OSError as error:
         return say(f"{given.json} cannot be written: {error.strerror or error}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,8 +68,15 @@ def run(
 
 
 def write_json(answer: Answer, path: str) -> None:
-    """Write the answer's JSON to `path`, whole or not at all (a pipe or a device is simply written to)."""
+    """Write the answer's JSON to `path`, whole or not at all (a pipe or a device is simply written to).
+
+    ``-`` is standard output.
+    """
     text = json.dumps(answer.as_json(), indent=1) + "\n"
+    if path == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
     target = Path(path)
     if target.exists() and not target.is_file():
         target.write_text(text, encoding="ascii")
