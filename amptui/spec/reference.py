@@ -64,7 +64,12 @@ def parse_reference(text: str, *, folder: Path | str) -> Reference:
         return Reference(kind="settings", target=str(path), attribute="", text=text)
     head, colon, attribute = text.rpartition(":")
     if not colon:
-        raise SpecError("form", f"'{_short(text)}' has no ':'", _hint_without_colon(text, base))
+        said = f"{_short(text)} is a folder" if _is_folder(_path(text, base)) else f"'{_short(text)}' has no ':'"
+        raise SpecError("form", said, _hint_without_colon(text, base))
+    if not head.strip():
+        raise SpecError(
+            "form", f"no file or module stands before the ':' of '{_short(text)}'", _hint_for(base, attribute)
+        )
     if head.lower().endswith((".yaml", ".yml")):
         raise SpecError("form", f"nothing can follow the ':' of '{text}'", f"write {head}; its `entry` names the rest")
     if "/" in head or head.endswith(".py"):
@@ -73,9 +78,9 @@ def parse_reference(text: str, *, folder: Path | str) -> Reference:
         _require_name(attribute, head, factories(path))
         return Reference(kind="file", target=str(path), attribute=attribute, text=text)
     if not is_dotted_name(head):
-        raise SpecError(
-            "form", f"'{_short(head)}' is no module name and no path", _hint_for_head(head, attribute, base)
-        )
+        folder_at = _is_folder(base / head)
+        said = f"{_short(head)} is a folder" if folder_at else f"'{_short(head)}' is no module name and no path"
+        raise SpecError("form", said, _hint_for_head(head, attribute, base))
     _require_name(attribute, head, _factories_of_module(head, base))
     return Reference(kind="module", target=head, attribute=attribute, text=text)
 
@@ -128,6 +133,8 @@ def _require_python_file(path: Path, head: str, attribute: str) -> None:
         raise SpecError("form", f"'{_short(head)}' is no .py file", f"write {head}.py:{attribute}")
     if _is_folder(path):
         raise SpecError("form", f"{head} is a folder", _hint_for_folder(path, head))
+    if head.endswith("/"):
+        raise SpecError("file-missing", f"there is no folder {head.rstrip('/')}", FORMS)
     raise SpecError("form", f"'{_short(head)}' is no .py file", FORMS)
 
 
@@ -135,7 +142,8 @@ def _require_name(attribute: str, head: str, known: tuple[str, ...]) -> None:
     if is_dotted_name(attribute):
         return
     if not attribute:
-        said = f"write {head}:{known[0]}" if known else "write the name of a function that returns an amptui.Project"
+        what = "NAME being a Project or a function that returns one"
+        said = f"write {head}:{known[0]}" if known else f"write {head}:NAME, {what}"
         raise SpecError("form", f"nothing follows the ':' of '{_short(head)}:'", said)
     name = attribute.partition("(")[0].strip()
     meant = closest(name, known)
@@ -165,7 +173,11 @@ def _hint_without_colon(text: str, base: Path) -> str:
     module, dot, name = text.rpartition(".")
     if dot and name in _factories_of_module(module, base):
         return f"write {module}:{name}"
-    return FORMS
+    if "/" in text.rstrip("/"):
+        return FORMS
+    name = text.rstrip("/")
+    modules = [file.removesuffix(".py") for file in python_files(base)]
+    return did_you_mean(name, folders_in(base) if text != name else [*modules, *folders_in(base)]) or FORMS
 
 
 def _hint_for_head(head: str, attribute: str, base: Path) -> str:
@@ -178,14 +190,23 @@ def _hint_for_head(head: str, attribute: str, base: Path) -> str:
     return f"write {match}.py:{attribute}" if match else FORMS
 
 
+def _hint_for(base: Path, attribute: str) -> str:
+    """What may have been left out before `attribute`: a file that defines it, else anything that lies here."""
+    for name in python_files(base):
+        if attribute in factories(base / name):
+            return f"write {name}:{attribute}"
+    return _hint_for_folder(base, "")
+
+
 def _hint_for_folder(path: Path, shown: str) -> str:
-    shown = shown.rstrip("/")
+    """What to write instead of the folder `path`, which the user calls `shown` ("" for the one that one stands in)."""
+    begin = f"{shown.rstrip('/')}/" if shown else ""
     if (path / "amptui.yaml").is_file():
-        return f"write {shown}/amptui.yaml"
+        return f"write {begin}amptui.yaml"
     for name in python_files(path):
         known = factories(path / name)
         if known:
-            return f"write the file in it, such as {shown}/{name}:{known[0]}"
+            return f"write the file in it, such as {begin}{name}:{known[0]}"
     return FORMS
 
 

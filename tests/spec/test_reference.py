@@ -23,6 +23,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "bound.py").write_text("import amptui\nready = amptui.Project(model=None)\n_hidden = 1\n")
     (tmp_path / "broken.py").write_text("def build(:\n")
     (tmp_path / "empty.py").write_text("")
+    (tmp_path / "hollow").mkdir()
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "__init__.py").write_text("")
     (tmp_path / "pkg" / "entry.py").write_text(TRAIN)
@@ -100,8 +101,9 @@ def test_a_path_may_begin_at_home(folder: Path, monkeypatch: pytest.MonkeyPatch)
         # no form at all
         ("", "form", "empty"),
         ("   ", "form", "empty"),
-        (":", "form", "nothing follows|no module name"),
-        (":build", "form", "no module name"),
+        (":", "form", "no file or module stands before the ':' of ':'; write the file in it, such as bound.py:ready"),
+        (":build", "form", "no file or module stands before the ':' of ':build'; write my-train.py:build"),
+        (" :nothing", "form", "write the file in it, such as bound.py:ready"),
         ("train.py", "form", "write train.py:build (train.py defines build, helper)"),
         ("train", "form", "write train:build"),
         ("train.build", "form", "write train:build"),
@@ -111,7 +113,13 @@ def test_a_path_may_begin_at_home(folder: Path, monkeypatch: pytest.MonkeyPatch)
         ("nowhere.py", "form", "has no ':'"),
         ("pkg", "form", "pkg/entry.py:build"),
         ("pkg/", "form", "pkg/entry.py:build"),
-        (".", "form", "has no ':'"),
+        (".", "form", ". is a folder; write the file in it, such as ./bound.py:ready"),
+        (".:build", "form", ". is a folder; write the file in it"),
+        ("hollow", "form", "hollow is a folder; write package.module:function"),
+        ("pgk/", "form", "'pgk/' has no ':'; did you mean 'pkg'?"),
+        ("trian", "form", "has no ':'; did you mean 'train'?"),
+        ("nowhere/:build", "file-missing", "there is no folder nowhere; write package.module:function"),
+        ("nowhere:", "form", "write nowhere:NAME, NAME being a Project or a function that returns one"),
         ("conf", "form", "write conf/amptui.yaml"),
         ("conf:build", "module", ""),
         # what follows the colon is a name and nothing else
@@ -196,6 +204,12 @@ def test_every_other_text_gets_one_sentence_and_what_was_meant(folder: Path, tex
     assert caught.value.code == code
     assert any(part in str(caught.value) for part in said.split("|")), str(caught.value)
     assert safe_text(caught.value, 9999) == str(caught.value)
+
+
+@pytest.mark.parametrize("text", [":", ":build", ".", "./"])
+def test_settings_in_the_folder_that_one_stands_in_are_named(folder: Path, text: str) -> None:
+    with pytest.raises(SpecError, match=r"write (\./)?amptui\.yaml$"):
+        parse_reference(text, folder=folder / "conf")
 
 
 def test_a_file_that_may_not_be_read_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
