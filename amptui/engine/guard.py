@@ -8,17 +8,20 @@ it looks at the gradient before the division by the scale, so norms are checked 
 from __future__ import annotations
 
 import math
-import operator
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from amptui.engine.buffer_watch import BufferWatch
 from amptui.engine.live import LiveProject, LiveUpdate
 from amptui.engine.norms import norms_of
 from amptui.protocol.facts import Outcome
+
+#: Side by side, torch takes the widest of these for all: no value is rounded.
+_EXACT_TOGETHER = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -46,23 +49,23 @@ class Reading:
 class Guard:
     live: LiveProject
     scaler: torch.amp.GradScaler | None
-    #: State of every float buffer at the last reading: 0 finite, 1 infinite, 2 NaN. Only a change for the worse trips.
-    buffer_states: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._seen = self.live.buffer_objects()
-        self.buffers = self.live.float_buffers()
-        self.buffer_states = {name: _state(buffer) for name, buffer in self.buffers.items()}
+        self.buffers = BufferWatch(self.live)
 
     @torch.no_grad()
     def read(
-        self, update: LiveUpdate, losses: Sequence[Tensor], shown: Mapping[str, Sequence[Tensor | float]]
+        self,
+        update: LiveUpdate,
+        gradients: Sequence[Tensor],
+        losses: Sequence[Tensor],
+        shown: Mapping[str, Sequence[Tensor | float]],
     ) -> Reading:
-        """Reads everything that decides about this update in one transfer, after `unscale_`."""
-        gradients = [p.grad for p in update.parameters if p.grad is not None]
+        """Reads everything that decides about this update in one transfer, after `unscale_`.
+
+        `gradients`: those that there are, in the order of the update's parameters.
+        """
         norms = norms_of(gradients)
-        self._look_for_replaced_buffers()
-        buffer_norms = norms_of(list(self.buffers.values()))
         found_inf, scale = self._scaler_state(update) if norms else ([], [])
         extras = [value for values in shown.values() for value in values if isinstance(value, Tensor)]
         rate = update.update.optimizer.param_groups[0].get("lr", math.nan)
@@ -74,7 +77,7 @@ class Guard:
                     *([norms.stacked, norms.total] if norms else []),
                     *found_inf,
                     *scale,
-                    *([buffer_norms.stacked] if buffer_norms else []),
+                    *self.buffers.figures(),
                     *extras,
                     *([rate] if isinstance(rate, Tensor) else []),
                 ]
@@ -85,7 +88,7 @@ class Guard:
         norm = next(numbers) if norms else 0.0
         infinite = sum(next(numbers) for _ in found_inf) > 0
         scale_value = next(numbers) if scale else 1.0
-        worse = self._buffers_gone_bad([next(numbers) for _ in self.buffers])
+        worse = self.buffers.gone_bad(numbers)
         shown_values = {
             key: _mean([next(numbers) if isinstance(value, Tensor) else float(value) for value in values])
             for key, values in shown.items()
@@ -141,27 +144,16 @@ class Guard:
         found = self.scaler._found_inf_per_device(update.update.optimizer)
         return list(found.values()), [self.scaler._scale]
 
-    def _look_for_replaced_buffers(self) -> None:
-        """A forward may have put another tensor in a buffer's place; looking costs less than naming all of them."""
-        now = self.live.buffer_objects()
-        if len(now) != len(self._seen) or not all(map(operator.is_, now, self._seen)):
-            self._seen, self.buffers = now, self.live.float_buffers()
-
     def _transfer(self, values: Sequence[Tensor]) -> list[float]:
         """All elements of `values` as Python floats, in order, by one copy to the host."""
         device = self.live.device
         wide = torch.float32 if device.type == "mps" else torch.float64
-        found: list[float] = torch.cat([value.to(device, wide).reshape(-1) for value in values]).tolist()
+        ready = [
+            value if value.dtype in _EXACT_TOGETHER and value.device == device else value.to(device, wide)
+            for value in values
+        ]
+        found: list[float] = torch.cat([value if value.dim() == 1 else value.reshape(-1) for value in ready]).tolist()
         return found
-
-    def _buffers_gone_bad(self, norms: Sequence[float]) -> tuple[str, ...]:
-        worse = []
-        for (name, buffer), norm in zip(self.buffers.items(), norms, strict=True):
-            state = 0 if math.isfinite(norm) else _state(buffer)
-            if state > self.buffer_states.get(name, 0):
-                worse.append(name)
-            self.buffer_states[name] = state
-        return tuple(worse)
 
     def _decide(
         self,
@@ -224,13 +216,9 @@ def _finite_gradient(update: LiveUpdate, name: str) -> bool:
     return gradient is None or bool(torch.isfinite(gradient).all())
 
 
-def _state(buffer: Tensor) -> int:
-    if bool(torch.isnan(buffer).any()):
-        return 2
-    return 1 if bool(torch.isinf(buffer).any()) else 0
-
-
 def _in_layer_order(update: LiveUpdate, norms: Sequence[float]) -> tuple[float, ...]:
+    if len(norms) == len(update.parameters):
+        return tuple(norms)
     given = iter(norms)
     return tuple(-1.0 if parameter.grad is None else next(given) for parameter in update.parameters)
 

@@ -70,8 +70,8 @@ class GuardedRun:
     mirror: ScaleMirror | None = None
     #: Applied updates so far, by update.
     applied: dict[str, int] = field(default_factory=dict)
-    #: What was unscaled since the last `GradScaler.update`.
-    unscaled: list[UpdateRecord] = field(default_factory=list)
+    #: The found_inf of what was unscaled since the last `GradScaler.update`.
+    unscaled: list[bool] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         settings = self.policy.effective_scaler if self.mixed else None
@@ -131,7 +131,7 @@ def _guarded_update(run: GuardedRun, update: LiveUpdate, step: int) -> Generator
     if run.buffers is not None:
         run.buffers.take()
     while True:
-        seen = dict(run.guard.buffer_states)
+        seen = run.guard.buffers.states
         record = yield from _attempt(run, update, step)
         if record.applied or record.outcome == "no_gradient":
             return record
@@ -139,7 +139,7 @@ def _guarded_update(run: GuardedRun, update: LiveUpdate, step: int) -> Generator
         choice = yield Phase(step, update.name, where, values=_shown(record), trip=record)
         if run.buffers is not None and (choice == "retry" or run.policy.buffers == "rollback"):
             run.buffers.restore()
-            run.guard.buffer_states = seen  # what turns bad once more is to be seen once more
+            run.guard.buffers.states = seen  # what turns bad once more is to be seen once more
         if choice != "retry":
             return record
         yield from _update_scale(run, step)
@@ -180,28 +180,30 @@ def _attempt(run: GuardedRun, update: LiveUpdate, step: int) -> Generator[Phase,
     yield Phase(step, name, "unscale", note="" if run.scaler is not None else "no scaler")
 
     with user_code("check_grads", step=step, update=name):
-        reading = run.guard.read(update, losses, shown)
-    record = replace(_record(update, step, reading, started), mapped_loss=mapped)
+        reading = run.guard.read(update, gradients, losses, shown)
     if gradients:
-        run.unscaled.append(record)
-    if reading.outcome == "no_gradient":
-        yield Phase(step, name, "check_grads", values=_shown(record), note="skipped: no gradient")
-    if not record.applied:
-        return record
-    yield Phase(step, name, "check_grads", values=_shown(record))
+        run.unscaled.append(reading.found_inf)
+    if reading.outcome != "ok":
+        if reading.outcome == "no_gradient":
+            yield Phase(step, name, "check_grads", values=_shown(reading), note="skipped: no gradient")
+        return _record(update, step, reading, mapped, started)
+    yield Phase(step, name, "check_grads", values=_shown(reading))
 
     clipped_to = _clip(update, reading)
     yield Phase(step, name, "clip", values={"factor": clipped_to}, note=_how_clipped(settings, clipped_to))
     with user_code("step", step=step, update=name):
         spoiled = run.guard.step(update)
     if spoiled:
+        record = _record(update, step, reading, mapped, started)
         return replace(record, outcome="bad_before_step", applied=False, withheld=True, bad=spoiled)
     run.applied[name] += 1
     yield Phase(step, name, "step", values={"applied": 1.0})
-    return replace(record, clipped_to=clipped_to, seconds=time.perf_counter() - started)
+    return _record(update, step, reading, mapped, started, clipped_to)
 
 
-def _record(update: LiveUpdate, step: int, reading: Reading, started: float) -> UpdateRecord:
+def _record(
+    update: LiveUpdate, step: int, reading: Reading, mapped: bool, started: float, clipped_to: float = 1.0
+) -> UpdateRecord:
     """What the guard decided. The scaler's own rule is found_inf; whatever else is held back is `withheld`."""
     ok = reading.outcome == "ok"
     return UpdateRecord(
@@ -213,7 +215,7 @@ def _record(update: LiveUpdate, step: int, reading: Reading, started: float) -> 
         shown=reading.shown,
         norms=Floats.of(reading.norms),
         norm=reading.norm,
-        clipped_to=1.0,
+        clipped_to=clipped_to,
         found_inf=reading.found_inf,
         scale=reading.scale,
         applied=ok,
@@ -223,6 +225,7 @@ def _record(update: LiveUpdate, step: int, reading: Reading, started: float) -> 
         learning_rate=reading.learning_rate,
         bad=reading.bad,
         seconds=time.perf_counter() - started,
+        mapped_loss=mapped,
     )
 
 
@@ -255,7 +258,7 @@ def _update_scale(run: GuardedRun, step: int) -> Generator[Phase, Any, None]:
         yield Phase(step, None, "update_scale", note="no scaler" if run.scaler is None else "nothing was unscaled")
         return
     run.scaler.update()
-    run.mirror = run.mirror.updated(any(record.found_inf for record in run.unscaled))
+    run.mirror = run.mirror.updated(any(run.unscaled))
     run.unscaled.clear()
     values = {"scale": run.scale, "growth_tracker": float(run.mirror.growth_tracker)}
     yield Phase(step, None, "update_scale", values=values)
@@ -276,5 +279,5 @@ def _step_scheduler(run: GuardedRun, update: LiveUpdate, record: UpdateRecord) -
     yield Phase(record.step, update.name, "scheduler", values=values, note=note)
 
 
-def _shown(record: UpdateRecord) -> Mapping[str, float]:
-    return {"loss": record.loss, "norm": record.norm, "scale": record.scale}
+def _shown(decided: Reading | UpdateRecord) -> Mapping[str, float]:
+    return {"loss": decided.loss, "norm": decided.norm, "scale": decided.scale}

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from amptui.engine.batches import FrozenBatches
+from amptui.engine.buffer_slots import BufferSlots
 from amptui.engine.snapshot import TrainingState
 from amptui.project import Case, Project, Update
 from amptui.protocol.facts import UpdateFacts
@@ -77,9 +78,9 @@ class LiveProject:
                     found[joined(path, name)] = buffer
         return found
 
-    def buffer_objects(self) -> list[Tensor | None]:
-        """The buffers as they hang in the modules now, unnamed: to see whether one was replaced."""
-        return [buffer for _, module in self._modules_by_path if module._buffers for buffer in module._buffers.values()]
+    def buffer_slots(self) -> BufferSlots:
+        """Where the buffers hang: to see at little cost whether one was replaced."""
+        return BufferSlots(self._modules_by_path)
 
     def float_buffers(self) -> dict[str, Tensor]:
         """The buffers that can hold NaN or inf and that torch takes a norm of: no float8, sparse or meta tensors."""
@@ -146,7 +147,7 @@ def split_loss(result: object) -> LossParts:
         raise LossRefused(f"the loss has dtype {driving.dtype}; return a real floating-point number")
     if not driving.requires_grad:
         raise LossRefused("the loss needs no gradient; it was detached, computed under no_grad, or uses no parameter")
-    return LossParts(driving.reshape(()), shown, isinstance(result, Mapping))
+    return LossParts(driving.reshape(()) if driving.dim() else driving, shown, isinstance(result, Mapping))
 
 
 def _is_scalar(value: object) -> bool:

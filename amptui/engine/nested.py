@@ -61,7 +61,7 @@ def copied(value: Any, device: torch.device | None) -> Any:
 
 
 def _fresh(tensor: Tensor, device: torch.device | None) -> Tensor:
-    detached = tensor.detach()
+    detached = tensor.detach() if tensor.requires_grad else tensor
     # copy=True: `cuda` and `cuda:0` are different devices to Python and the same one to `to`
     made = detached.clone() if device is None else detached.to(device, copy=True)
     return made.requires_grad_() if tensor.requires_grad else made

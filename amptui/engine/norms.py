@@ -47,9 +47,7 @@ def _groups(tensors: Sequence[Tensor]) -> list[tuple[list[int], list[Tensor]]]:
     """The tensors by device and dtype, with their places, in torch's order of groups."""
     grouping = getattr(_torch_foreach, "_group_tensors_by_device_and_dtype", None)
     if grouping is not None:
-        return [
-            (list(places), list(group)) for [group], places in grouping([list(tensors)], with_indices=True).values()
-        ]
+        return [(places, group) for [group], places in grouping([list(tensors)], with_indices=True).values()]
     found: dict[tuple[torch.device, torch.dtype], tuple[list[int], list[Tensor]]] = {}
     for index, tensor in enumerate(tensors):
         indices, group = found.setdefault((tensor.device, tensor.dtype), ([], []))
@@ -61,6 +59,7 @@ def _groups(tensors: Sequence[Tensor]) -> list[tuple[list[int], list[Tensor]]]:
 def _group_norms(group: Sequence[Tensor]) -> Sequence[Tensor]:
     foreach: Callable[..., Sequence[Tensor]] | None = getattr(torch, "_foreach_norm", None)
     supports = getattr(_torch_foreach, "_has_foreach_support", None)
-    if foreach is not None and (supports is None or supports(list(group), group[0].device)):
+    one_of_each_type = list({type(tensor): tensor for tensor in group}.values())  # all that torch asks about
+    if foreach is not None and (supports is None or supports(one_of_each_type, group[0].device)):
         return foreach(group, 2.0)
     return [torch.linalg.vector_norm(tensor, 2.0) for tensor in group]

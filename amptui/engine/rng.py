@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import random
 import sys
 from collections.abc import Mapping
@@ -133,13 +134,18 @@ def _numpy_words(numpy_random: Any) -> bytes | None:
     """The 624 words and the position of NumPy's global Mersenne Twister; None for another generator.
 
     Getting or setting its state through NumPy costs 100 to 200 µs, reading it through the documented `ctypes`
-    interface of the bit generator less than one.
+    interface of the bit generator less than one, once its address is known.
     """
     get = getattr(numpy_random, "get_bit_generator", None)
-    generator: Any = None if get is None else get()
+    words = None if get is None else _twister_memory(get())
+    return None if words is None else bytes(words)
+
+
+@functools.lru_cache(maxsize=1)  # it keeps the generator, and so its memory, alive
+def _twister_memory(generator: Any) -> ctypes.Array[ctypes.c_ubyte] | None:
     if type(generator).__name__ != "MT19937":
         return None
-    return ctypes.string_at(generator.ctypes.state_address, _MT19937_BYTES)
+    return (ctypes.c_ubyte * _MT19937_BYTES).from_address(generator.ctypes.state_address)
 
 
 def _nothing_drawn(words: bytes | None, since: RngState) -> bool:

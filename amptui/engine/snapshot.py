@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from amptui.engine import rng
+from amptui.engine.buffer_slots import BufferSlots
 from amptui.engine.live_tree import captured, leaves, put_back
 from amptui.engine.plain_values import same_bits
 from amptui.engine.tensor_copies import TensorCopies
@@ -69,9 +70,8 @@ class Snapshot:
         for optimizer in self._optimizers.values():
             optimizer.put_back()
         self._copies.restore()
-        for tensor in self._copies.live:
-            if tensor.is_leaf and tensor.grad is not None:
-                tensor.grad = None
+        for tensor in [live for live in self._copies.live if live.grad is not None]:
+            tensor.grad = None
         if with_rng:
             rng.restore(self.rng)
 
@@ -109,35 +109,34 @@ class BufferSnapshot:
     """The buffers alone, taken again and again around single iterations (a few microseconds for a few buffers)."""
 
     def __init__(self, state: TrainingState) -> None:
-        self._paths = [path for path, _ in state.named_modules()]
-        self._dicts = [module._buffers for _, module in state.named_modules()]
-        self._contents: list[dict[str, Tensor | None]] = []
-        self._objects: list[Tensor | None] = []
+        self._slots = BufferSlots(state.named_modules())
         self._copies = TensorCopies()
-        self.take()
+        self._list()
+        self._copies.fill()
 
     def take(self) -> None:
         """Copies all buffers as they are now, into the same memory."""
-        objects = [buffer for content in self._dicts if content for buffer in content.values()]
-        if len(objects) != len(self._objects) or not all(map(operator.is_, objects, self._objects)):
-            self._objects = objects
-            self._copies = TensorCopies(reuse=self._copies)
-            for buffer in objects:
-                if buffer is not None:
-                    self._copies.add(buffer)
-        self._contents = [dict(content) for content in self._dicts]
+        if self._slots.changed():
+            self._list()
         self._copies.fill()
+
+    def _list(self) -> None:
+        self._contents = [dict(content) for content in self._slots.contents]
+        self._copies = TensorCopies(reuse=self._copies)
+        for _, _, buffer in self._slots:
+            if buffer is not None:
+                self._copies.add(buffer)
 
     def restore(self) -> None:
         """Puts all buffers back, also those that were replaced, resized, set to None, deleted or registered since."""
-        for live, saved in zip(self._dicts, self._contents, strict=True):
+        for live, saved in zip(self._slots.contents, self._contents, strict=True):
             _put_back_slots(live, saved)
         self._copies.restore()
 
     def tensors(self) -> dict[str, Tensor]:
         """The saved buffers by dotted path. They are the snapshot's own: read only."""
         saved = {}
-        for path, content in zip(self._paths, self._contents, strict=True):
+        for path, content in zip(self._slots.paths, self._contents, strict=True):
             for name, buffer in content.items():
                 index = None if buffer is None else self._copies.index_of(buffer)
                 if index is not None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+#: Elements up to which vectors are kept end to end: gathering them in one operator costs a third of one copy each.
+_SMALL = 1 << 14
+_PLAIN = (Tensor, nn.Parameter)
 
 
 class TensorCopies:
@@ -22,13 +28,12 @@ class TensorCopies:
         self.live: list[Tensor] = []
         self.saved: list[Tensor] = []
         self._index: dict[int, int] = {}
-        self._forms: list[Any] = []
+        self._forms: _Forms = ([], [], [], [])
         self._requires_grad: list[bool] = []
-        self._groups: list[tuple[list[Tensor], list[Tensor]]] = []
+        self._groups: list[_Group] = []
         self._odd: list[int] = []
-        self._memory = (
-            {} if reuse is None else {id(live): saved for live, saved in zip(reuse.live, reuse.saved, strict=True)}
-        )
+        self._memory = {} if reuse is None else dict(zip(map(id, reuse.live), reuse.saved, strict=True))
+        self._packs = {} if reuse is None else {group.key: group.pack for group in reuse._groups}
 
     def add(self, tensor: Tensor) -> int:
         """The index of the copy of `tensor`; the same object is kept once."""
@@ -54,26 +59,30 @@ class TensorCopies:
     def fill(self) -> None:
         """Copies every live tensor as it is now."""
         self._requires_grad = [tensor.requires_grad for tensor in self.live]
-        if self._forms != list(map(_form, self.live)):
-            self._allocate()
-        for live_group, saved_group in self._groups:
-            copy_all(saved_group, live_group)
+        forms = _forms(self.live)
+        if forms != self._forms:
+            self._allocate(forms)
+        for group in self._groups:
+            group.fill()
         for index in self._odd:
             self.saved[index] = dense(self.live[index]).detach().clone()
 
     @torch.no_grad()
     def restore(self) -> None:
         """Writes every copy back into its live tensor, bit for bit, and its `requires_grad`."""
-        if self._forms == list(map(_form, self.live)) and not any(live.grad_fn for live in self.live):
-            for live_group, saved_group in self._groups:
-                copy_all(live_group, saved_group)
+        flags = [live.requires_grad for live in self.live]
+        tied = any(live.grad_fn is not None for live in compress(self.live, flags))
+        if not tied and self._forms == _forms(self.live):
+            for group in self._groups:
+                copy_all(group.live, group.saved)
             for index in self._odd:
                 _restore_odd(self.live[index], self.saved[index])
         else:
             for index in range(len(self.live)):
                 self._restore_changed(index)
-        for live, flag in zip(self.live, self._requires_grad, strict=True):
-            if live.requires_grad is not flag:
+            flags = [live.requires_grad for live in self.live]
+        if flags != self._requires_grad:
+            for live, flag in zip(self.live, self._requires_grad, strict=True):
                 live.requires_grad_(flag)
 
     def _restore_changed(self, index: int) -> None:
@@ -82,40 +91,95 @@ class TensorCopies:
             live.detach_()  # an in-place op on a buffer has tied it to an old graph
         if index in self._odd:
             _restore_odd(live, saved)
-        elif _form(live) == self._forms[index]:
+        elif [of_live[0] for of_live in _forms([live])] == [known[index] for known in self._forms]:
             live.copy_(saved)
         else:
-            live.data = saved.to(self._forms[index][2], copy=True)
+            live.data = saved.to(self._forms[2][index], copy=True)
 
-    def _allocate(self) -> None:
-        groups: dict[object, tuple[list[Tensor], list[Tensor]]] = {}
-        memory = self._memory | {id(live): saved for live, saved in zip(self.live, self.saved, strict=False)}
-        self._memory = {}
-        self._forms = list(map(_form, self.live))
-        self.saved, self._odd = [], []
+    def _allocate(self, forms: _Forms) -> None:
+        self._memory |= dict(zip(map(id, self.live), self.saved, strict=False))
+        self._packs |= {group.key: group.pack for group in self._groups}
+        self._forms, self._odd = forms, []
+        self.saved = [*self.live]  # each is replaced: by its group, or those that are odd by `fill`
+        groups: dict[_Key, list[int]] = {}
         for index, live in enumerate(self.live):
             if live.layout != torch.strided or live.is_inference() or _is_expanded(live) or is_lazy(live):
                 self._odd.append(index)
-                self.saved.append(live)  # replaced by `fill`
-                continue
-            saved = memory.get(id(live))
-            if (
-                saved is None
-                or saved.shape != live.shape
-                or saved.dtype != live.dtype
-                or saved.stride() != live.stride()
-            ):
-                saved = torch.empty_like(live, device=self._device or live.device, requires_grad=False)
-            self.saved.append(saved)
-            group = groups.setdefault((live.device, live.dtype), ([], []))
-            group[0].append(live)
-            group[1].append(saved)
-        self._groups = list(groups.values())
+            else:
+                groups.setdefault(self._key_of(live), []).append(index)
+        self._groups = [self._group(key, indices) for key, indices in groups.items()]
+        self._memory, self._packs = {}, {}
+
+    def _key_of(self, live: Tensor) -> _Key:
+        """Device, dtype, and the number of dimensions (0 or 1) of those whose copies lie end to end; None: apart."""
+        packed = (
+            live.dim() <= 1
+            and 0 < live.numel() <= _SMALL
+            and live.is_contiguous()
+            and type(live) in _PLAIN
+            and self._device in (None, live.device)
+        )
+        return live.device, live.dtype, live.dim() if packed else None
+
+    def _group(self, key: _Key, indices: list[int]) -> _Group:
+        """The copies of the tensors at `indices`, in memory that is already there where it fits."""
+        live, pack = [self.live[index] for index in indices], None
+        if key[2] is None:
+            saved = [self._memory_for(tensor) for tensor in live]
+        else:
+            count, pack = sum(map(Tensor.numel, live)), self._packs.get(key)
+            if pack is None or pack.numel() != count:
+                pack = torch.empty(count, dtype=key[1], device=key[0])
+            parts = torch.split(pack, [tensor.numel() for tensor in live])
+            saved = [part.reshape(tensor.shape) for part, tensor in zip(parts, live, strict=True)]
+        for index, copy in zip(indices, saved, strict=True):
+            self.saved[index] = copy
+        return _Group(key, live, saved, pack)
+
+    def _memory_for(self, live: Tensor) -> Tensor:
+        saved = self._memory.get(id(live))
+        if saved is not None and (saved.shape, saved.dtype, saved.stride()) == (live.shape, live.dtype, live.stride()):
+            return saved
+        return torch.empty_like(live, device=self._device or live.device, requires_grad=False)
 
 
-def _form(tensor: Tensor) -> tuple[Any, ...]:
-    strides = tensor.stride() if tensor.layout == torch.strided else None
-    return tensor.shape, tensor.dtype, tensor.device, strides
+_Key = tuple[torch.device, torch.dtype, "int | None"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Live tensors of one device and dtype with their copies, which lie end to end in `pack` unless that is None."""
+
+    key: _Key
+    live: list[Tensor]
+    saved: list[Tensor]
+    pack: Tensor | None
+
+    def fill(self) -> None:
+        if self.pack is None:
+            copy_all(self.saved, self.live)
+        elif self.key[2] == 0:
+            torch.stack(self.live, out=self.pack)
+        else:
+            torch.cat(self.live, out=self.pack)
+
+
+_Forms = tuple[list[torch.Size], list[torch.dtype], list[torch.device], list[Any]]
+
+
+def _forms(tensors: Sequence[Tensor]) -> _Forms:
+    """Shapes, dtypes, devices and strides (None for a sparse tensor); by column, which costs half of by row."""
+    strides: list[Any]
+    try:
+        strides = list(map(Tensor.stride, tensors))
+    except RuntimeError:  # sparse ones have none
+        strides = [tensor.stride() if tensor.layout is torch.strided else None for tensor in tensors]
+    return (
+        [tensor.shape for tensor in tensors],
+        [tensor.dtype for tensor in tensors],
+        [tensor.device for tensor in tensors],
+        strides,
+    )
 
 
 def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:

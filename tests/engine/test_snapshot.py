@@ -58,7 +58,15 @@ def tie_to_graph(net: Any) -> None:
     net.scale.mul_(net.head.bias[:3])
 
 
+def exchange_sizes(net: Any) -> None:
+    """As many elements as before, in the same tensor objects."""
+    net.scale.data, net.history.data = torch.ones(net.history.numel()), torch.ones(3)
+
+
 DAMAGE: dict[str, Any] = {
+    "buffers that exchanged their sizes in place": exchange_sizes,
+    "buffer of another dtype in place": lambda net: setattr(net.scale, "data", net.scale.half()),
+    "buffer of other strides in place": lambda net: setattr(net.scale, "data", torch.zeros(6)[::2]),
     "buffer replaced": lambda net: setattr(net, "scale", torch.zeros(3)),
     "buffer replaced by another shape": lambda net: setattr(net, "scale", torch.zeros(8)),
     "buffer resized in place": grow,
@@ -282,3 +290,19 @@ def test_a_buffer_snapshot_taken_again_forgets_the_one_before() -> None:
         buffers.restore()
         assert net.scale.tolist() == [value] * 3
         assert net.history.tolist() == [value] * int(value)
+
+
+@pytest.mark.parametrize("change", BUFFER_DAMAGE)
+def test_a_buffer_snapshot_keeps_the_form_in_which_it_was_taken(change: str) -> None:
+    state, net, _ = small()
+    buffers = BufferSnapshot(state)
+    DAMAGE[change](net)
+    buffers.take()
+    before = Snapshot.take(state)
+    forms = {name: (b.shape, b.dtype, b.stride()) for name, b in net.named_buffers()}
+    for buffer in net.buffers():
+        buffer.data = torch.zeros(11)
+    buffers.restore()
+    assert before.differences(Snapshot.take(state)) in (None, "scale.requires_grad")  # a graph is not put back
+    if "strides" not in change:  # what was swapped out comes back dense
+        assert {name: (b.shape, b.dtype, b.stride()) for name, b in net.named_buffers()} == forms
