@@ -44,6 +44,7 @@ from amptui.protocol.commands import (
     FallBack,
     LockCriteria,
     OpenProject,
+    ProposeCriteria,
     ReplayCase,
     RunBaseline,
     RunTrial,
@@ -114,6 +115,9 @@ class Conductor:
         """Runs one stage to its end; every way in which it can end is an event."""
         if isinstance(command, FallBack):
             self.fall_back()
+            return
+        if isinstance(command, ProposeCriteria):
+            self.propose_again(command)
             return
         stages: dict[type[Command], tuple[StageName, Callable[..., None]]] = {
             OpenProject: ("project", self.open_project),
@@ -208,18 +212,18 @@ class Conductor:
     def run_baseline(self, _command: RunBaseline) -> None:
         bench = self._opened_bench()
         self.baseline = run_baseline(bench)
-        self.proposed = proposing.propose(
-            self.given,
-            self.written,
-            self.baseline.evidence.outputs,
-            self.criteria_dtype or bench.policy.dtype,
-            [update.name for update in bench.live.updates],
-            has_quality=bench.live.project.quality is not None,
-            quality=self.baseline.evidence.quality,
-        )
-        criteria, proposals = self.proposed
-        self.emit(CriteriaProposed(criteria=criteria, proposals=proposals))
+        self._propose(bench, self.baseline)
         self.after.baseline_done(bench, self.baseline)
+
+    def propose_again(self, command: ProposeCriteria) -> None:
+        """For another dtype, as more policies are to be tried under the same criteria."""
+        if self.bench is None or self.baseline is None:
+            self._refuse("order", "there is no baseline yet", "run the baseline first")
+        elif self.locked is not None:
+            self._refuse("order", "the criteria are locked", "change them one by one, with a reason")
+        else:
+            self.criteria_dtype = command.dtype
+            self._propose(self.bench, self.baseline)
 
     def lock_criteria(self, command: LockCriteria) -> None:
         """The first lock is revision 1; after a trial a new revision needs a reason, and the old ones stay.
@@ -326,6 +330,20 @@ class Conductor:
         )
 
     # Parts of the stages.
+
+    def _propose(self, bench: Bench, baseline: Baseline) -> None:
+        dtype = self.criteria_dtype or bench.policy.dtype
+        self.proposed = proposing.propose(
+            self.given,
+            self.written,
+            baseline.evidence.outputs,
+            dtype,
+            [update.name for update in bench.live.updates],
+            has_quality=bench.live.project.quality is not None,
+            quality=baseline.evidence.quality,
+        )
+        criteria, proposals = self.proposed
+        self.emit(CriteriaProposed(criteria=criteria, proposals=proposals, dtype=dtype))
 
     def _opened(self, bench: Bench, command: OpenProject, loaded: LoadedProject) -> ProjectOpened:
         live = bench.live

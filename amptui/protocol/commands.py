@@ -44,6 +44,13 @@ class RunBaseline(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProposeCriteria(Command):
+    """Propose once more, for the coarsest `dtype` that will be tried; only before anything is locked."""
+
+    dtype: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class LockCriteria(Command):
     """Lock `criteria`, or the proposal where it is None. After a trial a `reason` is required."""
 

@@ -192,6 +192,8 @@ class BaselineDone(Event):
 class CriteriaProposed(Event):
     criteria: Criteria
     proposals: tuple[Proposal, ...]
+    #: The coarsest dtype that they are for.
+    dtype: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

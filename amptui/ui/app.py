@@ -161,6 +161,7 @@ class AmptuiApp(App[int]):
             can_start,
             criteria_changed=changed,
             written=self._written,
+            planned=self.steering.planned,
         )
 
     # What steering and the way back need.

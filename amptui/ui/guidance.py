@@ -212,7 +212,7 @@ _DUE: dict[str, tuple[str, str]] = {
     ),
     "criteria": (
         "These are the limits that the trial must hold. Once locked they cannot be bent to fit its result.",
-        "c locks them. enter changes the selected one, ↑ ↓ select.",
+        "c locks them. enter changes the selected one. p plans several policies.",
     ),
     "trial": (
         "The criteria are locked. Next: the same batches under autocast, every update guarded.",
@@ -228,6 +228,9 @@ def _between(now: Situation) -> Guidance:
         return Guidance("The baseline was ended early.", "c runs it again.", "warn")
     if now.page == "criteria" and now.criteria_changed and due != "baseline":
         return Guidance("You have changed the limits. They count once they are locked.", "c locks them.")
+    if due == "trial" and now.planned:
+        words = f"The criteria are locked. Next, one after the other under the same limits: {now.planned}."
+        return Guidance(words, "c runs them unattended, p chooses others, s steps through one.")
     if due == "trial" and state.verdict is not None:
         words = "The limits were changed after a trial: its verdict is about those before. Next: the trial under these."
         return Guidance(words, "c runs it and stops at trouble, s goes phase by phase, a never stops.")
@@ -236,6 +239,11 @@ def _between(now: Situation) -> Guidance:
             return Guidance(
                 "The baseline is done. Next: what the trial must hold, written down before it runs.",
                 "c shows the criteria.",
+            )
+        if due == "criteria" and now.planned:
+            dtype = state.proposed.dtype if state.proposed is not None else ""
+            return Guidance(
+                f"These limits are for {dtype}, the coarsest, and will hold for: {now.planned}.", _DUE[due][1]
             )
         return Guidance(*_DUE[due])
     if state.verdict is not None:

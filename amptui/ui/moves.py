@@ -35,6 +35,7 @@ Move = Literal[
     "show criteria",
     "lock",
     "trial",
+    "trials",
     "show verdict",
     "show measure",
     "measure",
@@ -63,6 +64,8 @@ class Situation:
     criteria_changed: bool = False
     #: The report that was written last, by its path.
     written: str = ""
+    #: The names of the policies that were chosen before the criteria were locked, and have not been tried.
+    planned: str = ""
 
     @property
     def engine_waits(self) -> bool:
@@ -145,7 +148,7 @@ def next_move(now: Situation) -> Move | None:
     moves: dict[StageName | None, Move] = {
         "baseline": "baseline",
         "criteria": "lock" if now.page == "criteria" else "show criteria",
-        "trial": "trial",
+        "trial": "trials" if now.planned else "trial",
     }
     if due is not None or state.verdict is None:
         return moves.get(due)
@@ -226,7 +229,7 @@ def _between_stages(now: Situation) -> set[str]:
     if state.verdict is not None and state.verdict.fp32_regions:
         ids.add("mend")
     if state.proposed is not None and page == "criteria":
-        ids.add("change")
+        ids |= {"change"} | ({"policies"} if due == "criteria" else set())
     project = state.project
     if project is None or state.obstacle is not None:
         return ids

@@ -10,6 +10,7 @@ from amptui.findings.words import scale_text
 from amptui.project import Policy, Scaler
 from amptui.session.state import SessionState
 from amptui.spec.error import SpecError
+from amptui.spec.policies import coarsest as coarsest_dtype
 from amptui.spec.policies import parse_policies
 from amptui.spec.run_settings import policy_over
 
@@ -59,6 +60,11 @@ def choices(state: SessionState) -> tuple[Choice, ...]:
     if len(dtypes) > 1 and not state.trials:
         listed.append(Choice(key="e", label="each dtype, one after the other", policies=dtypes))
     return tuple(listed)
+
+
+def coarsest(policies: Sequence[Given]) -> str:
+    """The dtype for which criteria must be proposed that all are held to."""
+    return coarsest_dtype(policies) or "float16"
 
 
 def read(text: str) -> tuple[Given, ...]:

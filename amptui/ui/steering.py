@@ -23,6 +23,7 @@ from amptui.protocol.commands import (
     Measure,
     MeasureSeeds,
     Pause,
+    ProposeCriteria,
     RunBaseline,
     RunTrial,
 )
@@ -45,6 +46,9 @@ class Screen(WritingScreen, Protocol):
     @property
     def situation(self) -> Situation: ...
 
+    @property
+    def state(self) -> SessionState: ...
+
     def send(self, command: Command) -> None: ...
 
     def go(self, page: Page) -> None: ...
@@ -63,7 +67,9 @@ class Steering:
         #: Criteria as changed by the user and not locked yet.
         self.changed: Criteria | None = None
         self._until: Condition | None = None
-        #: Policies that were asked for together and have not been tried yet.
+        #: Policies that were chosen before the criteria were locked: the limits are proposed for all of them.
+        self._plan: tuple[trying.Given, ...] = ()
+        #: Trials that were asked for together and have not been run yet.
         self._to_try: list[RunTrial] = []
         self._side_by_side = False
         self._writing = Writing(screen)
@@ -91,6 +97,8 @@ class Steering:
             self._lock()
         elif move == "trial":
             self._start(Continue())
+        elif move == "trials":
+            self._try(self._plan)
         elif move == "measure":
             self._measure(now.state)
         elif move == "write report":
@@ -148,21 +156,35 @@ class Steering:
 
     # Side by side, and beyond the verdict.
 
+    @property
+    def planned(self) -> str:
+        """The names of what was chosen before the lock and has not been tried."""
+        return trying.names(self._screen.state, self._plan) if self._plan else ""
+
     def policies(self) -> None:
-        """`p`: asks which policies to try, and runs them one after the other."""
+        """`p`: asks which policies to try, and runs them one after the other; before the lock, they are planned."""
         self._screen.ask(questions.policies(self._screen.situation.state), self._chosen)
 
     def _chosen(self, answer: str) -> None:
         if answer == "write":
-            self._screen.ask(questions.written_policies(), lambda text: self._try(trying.read(text)))
+            self._screen.ask(questions.written_policies(), lambda text: self._wanted(trying.read(text)))
             return
         for choice in trying.choices(self._screen.situation.state):
             if choice.key == answer:
-                self._try(choice.policies)
+                self._wanted(choice.policies)
+
+    def _wanted(self, policies: Sequence[trying.Given]) -> None:
+        if self._screen.situation.state.locked is not None:
+            self._try(policies)
+            return
+        self._plan = tuple(policies)
+        self._write(self._locked_or_proposed())  # what was changed was about other proposals
+        self._screen.send(ProposeCriteria(dtype=trying.coarsest(policies)))
 
     def _try(self, policies: Sequence[trying.Given]) -> None:
         """Chosen before the first trial has run, none of them is an intervention; the engine counts the others."""
         planned = not self._screen.situation.state.trials
+        self._plan = ()
         self._to_try = [RunTrial(attended=False, policy=dict(given), planned=planned) for given in policies]
         self._side_by_side = True
         self._try_next()
@@ -174,7 +196,7 @@ class Steering:
     def notice(self, event: Event | EngineDeath) -> None:
         """Goes on with the next policy when one has ended, also by being refused; with none where it was ended."""
         if isinstance(event, EngineDeath | told.EngineStarted | told.EngineFailed | told.Cancelled):
-            self._to_try, self._side_by_side = [], False
+            self._plan, self._to_try, self._side_by_side = (), [], False
         elif isinstance(event, told.StageEnded) and event.stage == "trial" and self._side_by_side:
             if self._to_try:
                 self._try_next()

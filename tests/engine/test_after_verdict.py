@@ -11,9 +11,19 @@ from torch import Tensor, nn
 
 from amptui import Case, Criteria, Policy, Project, Scaler, Update
 from amptui.engine.measuring import measure as measuring
-from amptui.protocol.commands import FindCases, LockCriteria, Measure, MeasureSeeds, RunBaseline, RunTrial
+from amptui.protocol.commands import (
+    FindCases,
+    LockCriteria,
+    Measure,
+    MeasureSeeds,
+    ProposeCriteria,
+    RunBaseline,
+    RunTrial,
+)
 from amptui.protocol.events import (
     CasesFound,
+    CriteriaLocked,
+    CriteriaProposed,
     ForecastMade,
     Measured,
     PrecisionMapped,
@@ -165,6 +175,19 @@ def test_what_was_found_is_written_without_another_look(tmp_path: Path, monkeypa
     assert len(conducted.all(Progressed)) == looks
     assert not conducted.do(FindCases(boundary=1)).all(Refused)
     assert len(conducted.all(Progressed)) > looks
+
+
+def test_criteria_are_proposed_once_more_until_they_are_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = project(criteria=None, policy=Policy())
+    conducted = opened_by(given, tmp_path, monkeypatch).do(ProposeCriteria(dtype="bfloat16"))
+    assert conducted.one(Refused).message == "there is no baseline yet"
+
+    conducted.do(RunBaseline(), ProposeCriteria(dtype="bfloat16"), LockCriteria(), ProposeCriteria(dtype="float16"))
+    fine, coarse = conducted.all(CriteriaProposed)
+    assert (fine.dtype, coarse.dtype) == ("float16", "bfloat16")
+    assert coarse.criteria.rtol != fine.criteria.rtol or coarse.criteria.outputs != fine.criteria.outputs
+    assert conducted.one(CriteriaLocked).criteria == coarse.criteria
+    assert conducted.all(Refused)[-1].message == "the criteria are locked"
 
 
 def test_criteria_are_proposed_for_the_coarsest_dtype_that_will_be_tried(

@@ -115,19 +115,25 @@ def _written(text: str) -> None:
 
 
 def policies(state: SessionState) -> Question:
-    """Which further policy to try, under the same criteria."""
-    words = [sentence("Each runs unattended, from the checkpoint, under the locked criteria.")]
-    late = "A trial has run: a policy that is chosen now counts as an intervention, until a confirms it."
-    before = "What is chosen before the first trial is no intervention."
-    words.append(sentence(late if state.trials else before, "dim"))
-    proposed = state.project.policy.dtype if state.project is not None else ""
-    if proposed == "float16":
-        words.append(
-            sentence("The limits were proposed for float16; bfloat16, of 3 bits less, is held to them too.", "dim")
-        )
+    """Which policies to try, under the same criteria."""
+    if state.locked is None:
+        words = [
+            sentence("Each will run unattended from the checkpoint, under one set of criteria."),
+            sentence("The limits are proposed anew, for the coarsest dtype among them.", "dim"),
+        ]
+    else:
+        late = "A trial has run: a policy that is chosen now counts as an intervention, until a confirms it."
+        before = "What is chosen before the first trial is no intervention."
+        words = [
+            sentence("Each runs unattended from the checkpoint, under the locked criteria."),
+            sentence(late if state.trials else before, "dim"),
+        ]
+        if state.proposed is not None and state.proposed.dtype == "float16":
+            finer = "The limits were proposed for float16; bfloat16 keeps 3 bits fewer, and is held to the same limits."
+            words.append(sentence(finer, "dim"))
     options = [Option(choice.key, choice.label, choice.key) for choice in trying.choices(state)]
     return Question(
-        title="which policy to try?",
+        title="which policies to try?",
         paragraphs=words,
         options=[*options, Option("w", "write others …", "write")],
     )

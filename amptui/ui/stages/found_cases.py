@@ -29,7 +29,7 @@ def found_table(state: SessionState) -> Table:
     rows = [
         TableRow(
             id=case.id,
-            values=(name(case.id), case.tag, words(case.why), case.batch, case.sample, case.margin),
+            values=(name(case.id), case.tag, _briefly(case), case.batch, case.sample, case.margin),
         )
         for case in found
     ]
@@ -51,6 +51,20 @@ def found_text(event: CasesFound | None, selected: str | None) -> TextValue:
         told += [None, paragraph("In your project, to take them over:", "dim")]
         told += [Paragraph(((line, "strong"),), lead="  ", literal=True) for line in code_lines(event.path)]
     return TextValue(title=title, paragraphs=told)
+
+
+def _briefly(case: FoundCase) -> str:
+    """The reason in 22 cells; in full it stands below the table."""
+    if case.tag == "boundary":
+        return "near another decision"
+    brief = {
+        "largest-activation": f"reaches {figure(case.largest)}",
+        "longest": "the longest input",
+        "shortest": "the shortest input",
+        "empty": "all numbers are zero",
+        "fully-masked": "everything is masked",
+    }
+    return brief.get(case.id, words(case.why))
 
 
 def _in_full(case: FoundCase) -> Paragraph:

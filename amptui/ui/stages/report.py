@@ -7,7 +7,7 @@ from pathlib import Path
 from textual.app import ComposeResult
 
 from amptui.report.figures import name, place, shell_word
-from amptui.report.page import VALUE, Page
+from amptui.report.page import Page
 from amptui.report.recorded import Recorded, RunCurves, UpdateCurves
 from amptui.report.sections.pasted import accepted_code
 from amptui.ui.histories import RunHistory
@@ -39,11 +39,11 @@ def tell_report_stage(page: Page, now: Situation, folder: Path | None) -> None:
     session = shell_word(folder.name)
     page.blank()
     page.line("The same from the shell, and the session again on any machine, without torch:")
-    page.line((f"amptui report {session} -o report.html", "bold"), indent=VALUE)
-    page.line((f"amptui open {session}", "bold"), indent=VALUE)
+    page.command("amptui report", session, "-o report.html")
+    page.command("amptui open", session)
     if state.checkpoints:
         page.line("The FP32 checkpoint, every bit verified, as a file for torch.load:")
-        page.line((f"amptui restore {session} -o fp32.pt", "bold"), indent=VALUE)
+        page.command("amptui restore", session, "-o fp32.pt")
     if state.retained:
         page.blank()
         page.line("Kept failing iterations (batch, random state, buffers, policy):")
