@@ -100,6 +100,24 @@ class Page:
                 row.append_text(cell)
             self._print(row)
 
+    def command(self, *words: str) -> None:
+        """A command line to copy: on one line, set in as far as it fits; a longer one goes on after a backslash.
+
+        `words` are quoted for the shell already; none of them is ever cut.
+        """
+        cut = [safe_text(word, _LONGEST) for word in words]
+        whole = " ".join(cut)
+        indent = next((indent for indent in (VALUE, LABEL, 0) if indent + cell_len(whole) <= self.width), 0)
+        lines = [cut[0]]
+        for word in cut[1:]:
+            if indent + cell_len(f"{lines[-1]} {word} \\") > self.width and cell_len(whole) > self.width:
+                lines[-1] += " \\"
+                lines.append(f"  {word}")
+            else:
+                lines[-1] += f" {word}"
+        for line in lines:
+            self._print(self._text([" " * indent, (line, "bold")]))
+
     def heading(self, title: str, purpose: str) -> None:
         """The start of a stage: its title on a rule, and one sentence on what it is for."""
         self.blank()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amptui.findings.words import counted
 from amptui.protocol.events import EngineFailed, FellBack, Goodbye, Refused
 from amptui.report.figures import name, place, shell_word, words
-from amptui.report.page import VALUE, Page
+from amptui.report.page import Page
 from amptui.report.told_trial import tell_place
 from amptui.session.death import EngineDeath
 from amptui.session.folder import ERROR_FILE
@@ -77,10 +77,10 @@ def tell_end(page: Page, state: SessionState, exit_code: int, *, session: str, j
     page.rule()
     if exit_code == 0:
         page.field("adopt it", "a report with the training step to paste into your own code:")
-        page.line((f"amptui report {shell_word(session)} -o report.html", "bold"), indent=VALUE, hang=2)
+        page.command("amptui report", shell_word(session), "-o report.html")
     if state.checkpoints:
         page.field("go back", "the FP32 checkpoint, every bit verified, as a file for torch.load:")
-        page.line((f"amptui restore {shell_word(session)} -o fp32.pt", "bold"), indent=VALUE, hang=2)
+        page.command("amptui restore", shell_word(session), "-o fp32.pt")
     page.field("session", name(session))
     if state.output_lines:
         page.field("output", f"the project printed {counted(state.output_lines, 'line')}; the session keeps them")

@@ -1,8 +1,9 @@
-"""The passing progress line: seldom painted, erased afterwards, and on a real terminal only."""
+"""The passing progress line, seldom painted and on a real terminal only; commands that can be copied."""
 
 from __future__ import annotations
 
 import io
+import shlex
 
 import pyte
 import pytest
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from amptui.protocol import events as told
 from amptui.report.account import Account
+from amptui.report.page import Page
 from amptui.session.state import SessionState, reduce
 from tests.report import stages
 from tests.report.sessions import terminal
@@ -73,3 +75,29 @@ class TestProgress:
 
         assert " of 40" not in text
         assert "\r" not in text
+
+
+class TestCommand:
+    WORDS = ("amptui restore", "20261129-193255-clinic-as_project-f01-0d54", "-o fp32.pt")
+
+    def written(self, width: int, *words: str) -> str:
+        paper = io.StringIO()
+        Page(Console(file=paper, width=width, color_system=None)).command(*words)
+        return paper.getvalue()
+
+    @pytest.mark.parametrize("width", [120, 90, 80, 72, 70])
+    def test_it_stays_on_one_line_where_it_fits(self, width: int) -> None:
+        assert self.written(width, *self.WORDS).strip().splitlines() == [" ".join(self.WORDS)]
+
+    @pytest.mark.parametrize("width", [66, 60, 40, 25])
+    def test_a_narrow_terminal_shows_what_a_shell_takes_as_one_command(self, width: int) -> None:
+        text = self.written(width, *self.WORDS)
+
+        assert len(text.splitlines()) > 1
+        assert shlex.split(text.replace("\\\n", "")) == " ".join(self.WORDS).split()
+        assert all(len(line) <= width or self.WORDS[1] in line for line in text.splitlines())
+
+    def test_a_path_is_never_cut(self) -> None:
+        path = "'/a long/path with blanks/" + "x" * 90 + "'"
+
+        assert path in self.written(60, "amptui restore", path, "--verify")
