@@ -179,6 +179,7 @@ class Conductor:
             device=command.device,
             iterations=command.iterations,
             title=reference.title,
+            regions=policy.fp32_regions,
             folder=self.folder.batches,
             on_progress=lambda done, total: self.emit(
                 Progressed(stage="project", what="batches", done=done, total=total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import getattr_static
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from amptui.engine.failures import defined_at, user_code
 from amptui.engine.live import LiveProject, LiveUpdate, named_parameters, optimizer_parameters
 from amptui.engine.nested import copied, hashed, tensor_bytes
 from amptui.engine.refusals import Refusal, check_anything_to_judge, check_cases, check_modules, check_updates
+from amptui.engine.regions import region_modules
 from amptui.engine.snapshot import TrainingState
 from amptui.engine.tracing.source import is_file_of_user
 from amptui.project import Case, Project, Update
@@ -32,12 +33,14 @@ def open_project(
     folder: Path,
     on_progress: Callable[[int, int], object],
     title: str = "project",
+    regions: Sequence[str] = (),
 ) -> LiveProject:
-    """Checks, moves and freezes; `title` is the name of a project that has none.
+    """Checks, moves and freezes; `title` is the name of a project that has none, `regions` are to run in FP32.
 
-    Raises `Refusal`, or `UserCodeError` where batches or cases raise.
+    Raises `Refusal`, `RegionError`, or `UserCodeError` where batches or cases raise.
     """
     modules = check_modules(project.model)
+    region_modules(modules, regions)
     check_updates(project, modules)
     cases = _cases(project)
     check_cases(cases)

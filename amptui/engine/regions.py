@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from amptui.engine.nested import map_tensors
 from amptui.engine.tracing.modules import ModulePaths
+from amptui.spec.near import closest, listed
 
 _HALF = (torch.float16, torch.bfloat16)
 #: So many modules inside of a larger one are preferred to all of it.
@@ -55,15 +56,11 @@ def fp32_regions(
     casts), or are cast to the autocast dtype with `cast_back`, which can overflow again at the edge. Raises
     `RegionError` for unknown paths and for modules with half parameters.
     """
-    by_path = ModulePaths(modules).by_path()
-    regions = Fp32Regions(dict.fromkeys(outermost(paths), 0))
+    chosen = region_modules(modules, paths)
+    regions = Fp32Regions(dict.fromkeys(chosen, 0))
     replaced: list[tuple[nn.Module, Any]] = []
     try:
-        for path in regions.calls:
-            module = by_path.get(path)
-            if module is None:
-                raise RegionError(f"FP32 region {path!r}: the model has no such module. {_near(path, by_path)}")
-            _refuse_half_parameters(path, module)
+        for path, module in chosen.items():
             replaced.append((module, module.__dict__.get("forward")))
             module.forward = _in_fp32(module.forward, regions, path, device, cast_back)
         yield regions
@@ -72,6 +69,19 @@ def fp32_regions(
             del module.forward
             if own_forward is not None:
                 module.forward = own_forward
+
+
+def region_modules(modules: nn.Module | Mapping[str, nn.Module], paths: Sequence[str]) -> dict[str, nn.Module]:
+    """The modules at `paths` that can be FP32 regions, without those that lie inside another one.
+
+    Raises `RegionError` for unknown paths, with what was probably meant, and for modules with half parameters.
+    """
+    by_path = ModulePaths(modules).by_path()
+    for path in paths:
+        if path not in by_path:
+            raise RegionError(f"FP32 region {path!r}: the model has no such module{_meant(path, by_path)}")
+        _refuse_half_parameters(path, by_path[path])
+    return {path: by_path[path] for path in outermost(paths)}
 
 
 def outermost(paths: Sequence[str]) -> tuple[str, ...]:
@@ -113,12 +123,21 @@ def _refuse_half_parameters(path: str, module: nn.Module) -> None:
             )
 
 
-def _near(path: str, by_path: Mapping[str, nn.Module]) -> str:
-    wanted = path.split(".")
-    depth = max((len([1 for a, b in zip(wanted, p.split("."), strict=False) if a == b]) for p in by_path), default=0)
-    parent = ".".join(wanted[:depth])
-    children = [p for p in by_path if p.rpartition(".")[0] == parent and p != parent]
-    return f"Inside {parent!r} there are: {', '.join(children[:8])}." if children else ""
+def _meant(path: str, by_path: Mapping[str, nn.Module]) -> str:
+    """What was probably meant: a slip in one name, a path begun too late or too early; else what there is."""
+    parts = path.split(".")
+    depth = max(n for n in range(len(parts)) if n == 0 or ".".join(parts[:n]) in by_path)
+    parent, wrong, rest = ".".join(parts[:depth]), parts[depth], parts[depth + 1 :]
+    children = {known.rpartition(".")[2]: known for known in by_path if known and known.rpartition(".")[0] == parent}
+    slip = closest(wrong, children)
+    candidates = [known for known in by_path if known.endswith(f".{path}") or (known and path.endswith(f".{known}"))]
+    if slip is not None:
+        candidates = [".".join([children[slip], *rest]), *candidates]
+    meant = next((known for known in candidates if known in by_path), None)
+    if meant is not None:
+        return f"; did you mean {meant!r}?"
+    inside = f"inside {parent!r} there are" if parent else "it has"
+    return f"; {inside} {listed(children.values())}" if children else ""
 
 
 # The search

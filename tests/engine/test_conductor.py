@@ -26,9 +26,11 @@ from amptui.protocol.commands import (
     RunTrial,
 )
 from amptui.protocol.events import (
+    CheckpointWritten,
     CriteriaLocked,
     CriteriaProposed,
     FellBack,
+    ProjectOpened,
     Refused,
     StageEnded,
     TrialStarted,
@@ -99,6 +101,15 @@ def test_without_a_project_everything_is_refused(
     refused = Project(model=nn.Linear(1, 1))  # nothing to judge
     done = opened_by(refused, tmp_path, monkeypatch).do(command)
     assert refusals(done) == ["nothing-to-judge", "order"]
+
+
+def test_an_fp32_region_that_is_no_module_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = opened_by(project(policy=Policy(fp32_regions=["haed"])), tmp_path, monkeypatch)
+    assert "FP32 region 'haed': the model has no such module" in done.one(Refused).message
+    assert not done.all(ProjectOpened)
+    assert not done.all(CheckpointWritten)
 
 
 def test_what_means_nothing_between_stages_does_nothing(opened: Any) -> None:

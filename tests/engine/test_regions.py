@@ -129,8 +129,28 @@ def test_module_that_is_never_called_is_refused() -> None:
         regions.check()
 
 
-def test_unknown_path_names_what_there_is() -> None:
-    with pytest.raises(RegionError, match=r"blocks.9.*no such module.*blocks.0"), fp32_regions(Net(), ["blocks.9"]):
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("blocks.1.atn", "; did you mean 'blocks.1.attn'?"),
+        ("Blocks.1.attn", "; did you mean 'blocks.1.attn'?"),
+        ("blocks.1.entirely_other", "; inside 'blocks.1' there are blocks.1.attn, blocks.1.mlp"),
+        ("nowhere", "; it has blocks"),
+        ("nowhere.at.all", "; it has blocks"),
+        ("Blocks.9.attn", "; it has blocks"),
+        ("blocks.1.attn.out.x", ""),
+        ("mlp.2", "; did you mean 'blocks.0.mlp.2'?"),
+        ("model.blocks.1.attn", "; did you mean 'blocks.1.attn'?"),
+    ],
+)
+def test_an_unknown_path_is_told_with_what_was_meant(path: str, said: str) -> None:
+    with pytest.raises(RegionError) as caught, fp32_regions(Net(), ["blocks.0", path]):
+        pass
+    assert str(caught.value) == f"FP32 region {path!r}: the model has no such module{said}"
+
+
+def test_a_model_without_modules_has_none_to_name() -> None:
+    with pytest.raises(RegionError, match=r"no such module$"), fp32_regions(nn.ReLU(), ["head"]):
         pass
 
 

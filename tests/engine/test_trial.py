@@ -218,14 +218,11 @@ def test_an_fp32_region_mends_what_half_cannot_hold(tmp_path: Path, monkeypatch:
     assert verdicts == ["reject", "accept"]
 
 
-@pytest.mark.parametrize(("regions", "words"), [(("spare",), "never called"), (("nowhere",), "no such module")])
-def test_a_region_without_effect_is_refused(
-    regions: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_region_without_effect_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.ModuleDict({"used": nn.Linear(4, 1), "spare": nn.Linear(4, 1)})
-    given = project(lambda m, b: squared(m["used"], b), model, policy=Policy(dtype="bfloat16", fp32_regions=regions))
+    given = project(lambda m, b: squared(m["used"], b), model, policy=Policy(dtype="bfloat16", fp32_regions=["spare"]))
     done = opened_by(given, tmp_path, monkeypatch).judge()
-    assert words in done.all(Refused)[-1].message
+    assert "never called" in done.all(Refused)[-1].message
     assert not done.all(VerdictReached)
     assert not done.all(StageEnded)[-1].completed
     assert "forward" not in vars(model["spare"]), "and nothing is left of it"
