@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from amptui.findings.gain import Claim
 from amptui.findings.judgement import Row, ScaleCourse, UpdateCounts, Verdict
-from amptui.findings.words import listed, scale_text
+from amptui.findings.words import counted, listed, scale_text
 from amptui.project import Policy
 
 
@@ -49,7 +49,12 @@ class Recommendation:
 
 
 def policy_name(policy: Policy) -> str:
-    """A policy in few words, as the command line writes it: `float16`, `float16@1024`, `bfloat16`."""
+    """A policy in few words, as the command line writes it: `float16`, `float16@1024`, `bfloat16`; and its regions."""
+    regions = f" with {counted(len(policy.fp32_regions), 'FP32 region')}" if policy.fp32_regions else ""
+    return f"{_dtype_and_scale(policy)}{regions}"
+
+
+def _dtype_and_scale(policy: Policy) -> str:
     short = policy.dtype
     scaler = policy.effective_scaler
     if policy.scaler != "auto" and (scaler is None) != (policy.dtype == "bfloat16"):

@@ -265,4 +265,4 @@ def _after_verdict(now: Situation, reached: VerdictReached) -> Guidance:
         "policies": "p tries another policy",
         "fall_back": "F puts FP32 back",
     }
-    return Guidance(beyond.verdict_words(reached), fitting(options, active(now)), ROLES[reached.verdict])
+    return Guidance(beyond.verdict_words(reached, now.page), fitting(options, active(now)), ROLES[reached.verdict])

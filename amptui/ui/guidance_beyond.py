@@ -11,17 +11,19 @@ from amptui.report.figures import place
 from amptui.session.state import SessionState
 from amptui.text import display_width
 from amptui.ui.advice import ROLES, Guidance, fitting
-from amptui.ui.moves import Situation, active, next_move, to_measure
+from amptui.ui.moves import Page, Situation, active, next_move, to_measure
 
 #: Cells of two lines at 80 columns.
 _TWO_LINES = 158
 
 
-def verdict_words(reached: VerdictReached) -> str:
+def verdict_words(reached: VerdictReached, page: Page) -> str:
     """The verdict's sentence; where it is too long for two lines, its word and where the sentence stands."""
     if display_width(reached.words) <= _TWO_LINES:
         return reached.words
-    return f"{reached.verdict.capitalize()}: 5 shows the sentence, and the rows that decide it."
+    marked = ", with interventions" if reached.interventions else ""
+    where = "above" if page == "verdict" else "on page 5"
+    return f"{reached.verdict.capitalize()}{marked}: the sentence and the rows that decide it stand {where}."
 
 
 # Stage 6.

@@ -45,7 +45,7 @@ KEYS: tuple[Key, ...] = (
     Key("mend", ("m",), "FP32 modules", "repeat the trial with the suggested modules in FP32", "Run", 12),
     Key("extend", ("t",), "10× longer", "repeat the stretch ten times, unattended, same criteria", "Run", 18),
     Key("policies", ("p",), "policy…", "try policies side by side, under the same criteria", "Run", 13),
-    Key("yardstick", ("Y",), "other seeds", "run FP32 under other seeds: the yardstick for the effect", "Run", 19),
+    Key("yardstick", ("Y",), "other seeds", "run FP32 under other seeds: the yardstick for the effect", "Run", 14),
     Key("find_cases", ("f",), "find cases", "look through the batches for inputs worth being a case", "Run", 24),
     Key("cancel", ("C",), "cancel", "end what is running at the next safe point", "Run", 23),
     Key("pause", ("space",), "pause", "pause, resume", "Run", 22),

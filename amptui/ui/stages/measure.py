@@ -15,6 +15,7 @@ from amptui.report.page import LABEL, Page
 from amptui.report.told_trial import policy_text
 from amptui.session.side_by_side import recommendation, seed_claims, summary
 from amptui.session.state import SessionState, TrialState
+from amptui.ui.moves import to_measure
 from amptui.ui.raster.line import Role
 from amptui.ui.raster.table import Table, TableColumn, TableRow
 from amptui.ui.stages.stage import Shown, Stage
@@ -73,9 +74,7 @@ def _row(state: SessionState, number: int, trial: TrialState) -> TableRow:
 
 def short_name(policy: Policy) -> str:
     """`fp16@2^10`, `bf16`; `fp16+2 FP32` with two FP32 regions."""
-    short = policy_name(policy)
-    for dtype, letters in _SHORT.items():
-        short = short.replace(dtype, letters) if short.startswith(dtype) else short
+    short = policy_name(policy).partition(" ")[0].replace(policy.dtype, _SHORT[policy.dtype])
     return f"{short}+{len(policy.fp32_regions)} FP32" if policy.fp32_regions else short
 
 
@@ -211,6 +210,13 @@ class MeasureStage(Stage):
 
 
 def _chosen(state: SessionState, table: TablePane) -> TrialState | None:
-    """The trial under the cursor, else the last one."""
+    """The trial under the cursor, else the one that is timed or was timed last, else the last one."""
     row = table.selected
-    return state.trials[int(row.id)] if row is not None and int(row.id) < len(state.trials) else state.trial
+    if row is not None and int(row.id) < len(state.trials):
+        return state.trials[int(row.id)]
+    if state.task != "time":
+        return state.trial
+    if state.stages.get("measure") == "running":
+        return to_measure(state)
+    last = list(state.measured)[-1:]
+    return next((trial for trial in reversed(state.trials) if [trial.number] == last), state.trial)

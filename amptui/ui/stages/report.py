@@ -6,12 +6,15 @@ from pathlib import Path
 
 from textual.app import ComposeResult
 
+from amptui.findings.policies import policy_name
 from amptui.report.figures import name, place, shell_word
 from amptui.report.page import Page
 from amptui.report.recorded import Recorded, RunCurves, UpdateCurves
 from amptui.report.sections.pasted import accepted_code
+from amptui.session.side_by_side import chosen
 from amptui.ui.histories import RunHistory
 from amptui.ui.moves import Situation
+from amptui.ui.raster.line import Role
 from amptui.ui.raster.prose import Paragraph
 from amptui.ui.session_view import SessionView
 from amptui.ui.stages.stage import Shown, Stage
@@ -132,4 +135,7 @@ class ReportStage(Stage):
             pane = self.query_one(TextPane)
             pane.display = bool(code)
             lines = [Paragraph(((line, "text"),), literal=True) if line else None for line in code.splitlines()]
-            pane.show(TextValue(title="code to paste   plain PyTorch, of the accepted policy", paragraphs=lines))
+            trial = chosen(state)
+            policy = policy_name(trial.started.policy) if trial is not None else ""
+            notes: list[tuple[str, Role]] = [(f"{policy}, plain PyTorch", "dim")]
+            pane.show(TextValue(title="code to paste", notes=notes, paragraphs=lines))
