@@ -23,6 +23,7 @@ from amptui.engine.iteration import GuardedRun, Phase
 from amptui.engine.precision import true_fp32
 from amptui.engine.tape import RngTape
 from amptui.findings.evidence import BaselineEvidence, OutputRange
+from amptui.findings.words import counted
 from amptui.protocol.events import BaselineCaseRun, BaselineDone, FinalCaseRun, IterationDone, RepeatProved
 from amptui.protocol.facts import IterationRecord
 
@@ -266,10 +267,12 @@ def _reasons(
     for when, evaluated in (("before", cases), ("after", final_cases)):
         bad = [e for e in evaluated if nonfinite_outputs(e)]
         if bad:
-            reasons.append(f"{len(bad)} cases are not finite in FP32 {when} the stretch, such as {bad[0].case.id!r}")
+            are = counted(len(bad), "case is", "cases are")
+            reasons.append(f"{are} not finite in FP32 {when} the stretch, such as {bad[0].case.id!r}")
     if not evidence.repeatable:
         reasons.append(f"two FP32 runs from the checkpoint differ, first in {evidence.difference}")
     random_cases = [case for case, by_output in randomness.items() if by_output]
     if random_cases:
-        reasons.append(f"{len(random_cases)} cases depend on the RNG state, such as {random_cases[0]!r}")
+        depend = counted(len(random_cases), "case depends", "cases depend")
+        reasons.append(f"{depend} on the RNG state, such as {random_cases[0]!r}")
     return tuple(reasons)

@@ -21,6 +21,7 @@ from amptui.engine.refusals import Refusal, check_anything_to_judge, check_cases
 from amptui.engine.regions import region_modules
 from amptui.engine.snapshot import TrainingState
 from amptui.engine.tracing.source import is_file_of_user
+from amptui.findings.words import counted
 from amptui.project import Case, Project, Update
 from amptui.protocol.facts import CaseFacts, Digests, ModuleFacts, UpdateFacts
 
@@ -61,7 +62,7 @@ def open_project(
     if updates and not batches.iterations:
         raise Refusal(
             "no-batches",
-            f"{batches.remainder} batches make no whole window of {accumulate}",
+            f"{counted(batches.remainder, 'batch makes', 'batches make')} no whole window of {accumulate}",
             hint="give Project(batches=…) at least one window; a generator that is already used up gives none: "
             "pass a list, or a function that makes a fresh one",
         )

@@ -24,6 +24,7 @@ from amptui.engine.live import LiveProject, LiveUpdate, LossRefused, named_param
 from amptui.engine.precision import policy_autocast, true_fp32
 from amptui.engine.refusals import Refusal, sparse_refusal
 from amptui.engine.tracing.source import line_of, user_frame
+from amptui.findings.words import counted
 from amptui.project import DTYPE_NAMES, Scaler
 from amptui.protocol.events import Probed, Remarked
 
@@ -226,14 +227,15 @@ def _remark_on_setup(bench: Bench, remarks: _Remarks) -> None:
     if live.updates and loose:
         remarks.make(
             "parameter-in-no-optimizer",
-            f"{len(loose)} trainable parameters are in no optimizer, such as {loose[0]!r}",
+            f"{counted(len(loose), 'trainable parameter is', 'trainable parameters are')} in no optimizer, such as "
+            f"{loose[0]!r}",
             advice="add them to an optimizer, or say requires_grad_(False)",
         )
     half = [n for n, p in named_parameters(live.modules).items() if p.dtype in _HALF]
     if half:
         remarks.make(
             "half-parameters",
-            f"{len(half)} parameters are stored in half precision, such as {half[0]!r}",
+            f"{counted(len(half), 'parameter is', 'parameters are')} stored in half precision, such as {half[0]!r}",
             advice="the baseline is only as good as its weights: keep them in float32",
         )
     for name, module in live.modules.items():
@@ -249,7 +251,8 @@ def _remark_on_setup(bench: Bench, remarks: _Remarks) -> None:
     if unsettled:
         remarks.make(
             "remainder",
-            f"{unsettled} batches at the end fill no whole window of {live.accumulate} and are not run",
+            f"{counted(unsettled, 'batch', 'batches')} at the end, too few for a window of {live.accumulate}, "
+            f"{'is' if unsettled == 1 else 'are'} not run",
         )
 
 

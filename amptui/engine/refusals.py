@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 from amptui.engine.failures import defined_at
 from amptui.engine.live import joined, named_modules, named_parameters, optimizer_parameters
 from amptui.findings.finding import Finding, Kind, Stage
+from amptui.findings.words import counted
 from amptui.project import Case, Project, ProjectError, Update
 
 
@@ -178,8 +179,9 @@ def _check_owned(update: Update, owned: Mapping[int, str]) -> None:
     if strangers:
         raise Refusal(
             "parameter-outside-model",
-            f"the optimizer of update {update.name!r} trains {len(strangers)} parameters that are not in the model, "
-            f"such as one of shape {tuple(strangers[0].shape)}",
+            f"the optimizer of update {update.name!r} trains "
+            f"{counted(len(strangers), 'parameter that is', 'parameters that are')} not in the model, such as one of "
+            f"shape {tuple(strangers[0].shape)}",
             hint="name the module that owns them in model={…: …} too, else the FP32 checkpoint could not hold them",
             where=defined_at(update.loss),
             kind="loop_order",

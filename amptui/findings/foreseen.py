@@ -218,7 +218,8 @@ def _what_overflowed(faults: Sequence[Finding], foreseen: Set[str]) -> Finding |
 
     An overflow may be told by its reason (an autocast for another dtype), or as one that FP32 has as well.
     """
-    overflowed = sorted((f for f in faults if f.kind == "overflow"), key=lambda finding: finding.op is None)
+    overflowed = [f for f in faults if f.kind == "overflow" or f.facts.get("cause") == "overflow"]
+    overflowed.sort(key=lambda finding: (finding.op is None, finding.kind != "overflow"))
     at_place = (f for f in faults if f.op is not None and any(near(f.module, module) for module in foreseen))
     return overflowed[0] if overflowed else next(at_place, None)
 
@@ -249,13 +250,15 @@ def _overflow_words(forecast: DtypeForecast, happened: Finding | None, right: bo
         return ("no overflow was foreseen, and none was found",) if forecast.failed is None else ()
     op = "cast" if happened.op == "to" else happened.op
     where = f"{place_name(happened.module)} ({op})" if op else place_name(happened.module)
-    if right and happened.kind == "overflow":
-        return (f"the overflow in {where} was foreseen",)
+    also = ""
+    if happened.kind == "not_precision":
+        also = ", and FP32 has it too"
+    elif happened.kind != "overflow":
+        also = f"; it is told as {happened.kind}"
     if right:
-        also = ", and FP32 has it too" if happened.kind == "not_precision" else f"; it is told as {happened.kind}"
         return (f"the overflow in {where} was foreseen{also}",)
     said = "none was" if foreseen is None else f"{place_words(foreseen)} was"
-    return (f"the overflow in {where} was not foreseen; {said}",)
+    return (f"the overflow in {where} was not foreseen; {said}{also}",)
 
 
 def _scale_words(forecast: DtypeForecast, scaler: ScaleCourse | None, skipped: int) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amptui.findings.finding import Finding
+from amptui.findings.words import counted
 from amptui.inspection.containers.source import UnreadableError
 from amptui.inspection.notes import fault, notice
 
@@ -86,7 +87,7 @@ def _distributed(names: _Names) -> Plan | None:
     if ".metadata" not in names.files:
         if not shards:
             return None
-        what = f"{len(shards)} shards, but no .metadata, which is written last: the save was never finished"
+        what = f"{counted(len(shards), 'shard')}, but no .metadata, which is written last: the save was never finished"
         finding = fault("unfinished", what, advice=_UNFINISHED)
         return Plan(kind="dcp", base=names.base, findings=(finding,), complete=False)
     beside = tuple(name for name in ("common.pt", "meta.pt", "metadata.json") if name in names.files)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from amptui.findings.finding import Finding
+from amptui.findings.words import counted
 from amptui.inspection.containers.dcp import read_dcp
 from amptui.inspection.containers.detect import read_file
 from amptui.inspection.containers.loaded import Loaded
@@ -157,7 +158,7 @@ def _index(base: Path, name: str, loaded: Loaded) -> list[Finding]:
         what = f"{name} names a file outside its folder: {outside[0]!r}"
         found.append(fault("odd-archive", what, advice="No writer does this: treat it as tampered with.", path=name))
     if lost:
-        what = f"{name} names {len(lost)} shards that are not there, {lost[0]} first"
+        what = f"{name} names {counted(len(lost), 'shard that is', 'shards that are')} not there, {lost[0]} first"
         found.append(fault("missing-shard", what, advice="Copy the whole folder again.", path=lost[0]))
     if not names:
         found.append(notice("empty-index", f"{name} names no shards"))

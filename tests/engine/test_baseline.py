@@ -117,7 +117,7 @@ def test_a_case_that_draws_random_numbers_is_random_and_not_noisy(ran: Any) -> N
     assert baseline.noise == {"dropped": {}, "steady": {}}
     assert list(baseline.randomness["dropped"]) == ["output"]
     assert baseline.randomness["steady"] == {}
-    assert baseline.reasons == ("1 cases depend on the RNG state, such as 'dropped'",)
+    assert baseline.reasons == ("1 case depends on the RNG state, such as 'dropped'",)
     assert [bool(case.randomness) for case in done.all(BaselineCaseRun)] == [True, False]
 
 
@@ -156,7 +156,7 @@ def test_nan_in_fp32_is_not_taken_for_randomness(ran: Any) -> None:
     baseline, done = ran(given)
     assert baseline.randomness == {"a": {}}
     assert baseline.random_decisions == frozenset()
-    assert baseline.reasons == ("1 cases are not finite in FP32 before the stretch, such as 'a'",)
+    assert baseline.reasons == ("1 case is not finite in FP32 before the stretch, such as 'a'",)
     assert not done.one(BaselineDone).finite
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -213,6 +214,13 @@ class TestAfterwards:
         said = compare(forecast, [self.overflow("a", op="to")], self.COUNTS, self.SCALER)
 
         assert said.words[0] == "the overflow in a (cast) was foreseen"
+
+    def test_an_overflow_of_half_that_is_written_into_the_code_is_admitted_too(self) -> None:
+        found = replace(self.overflow("a", kind="autocast_state"), facts={"cause": "overflow"})
+
+        said = compare(DtypeForecast(dtype="float16"), [found], self.COUNTS, None)
+
+        assert said.words == ("the overflow in a (mm) was not foreseen; none was; it is told as autocast_state",)
 
     def test_a_fault_elsewhere_of_another_kind_is_no_overflow(self) -> None:
         forecast = DtypeForecast(dtype="float16", overflows=(place("a.b"),))
