@@ -175,6 +175,11 @@ def _parsed(identity: str, text: str) -> tuple[str, ...]:
     return tuple(_SPELLED.get(name, name) for name in names)
 
 
+def called(keys: Sequence[Key], labels: Mapping[str, str]) -> tuple[Key, ...]:
+    """`keys` with other labels for some ids: what they do just now."""
+    return tuple(replace(key, label=labels.get(key.id, key.label)) for key in keys)
+
+
 def footer(keys: Iterable[Key], active: Collection[str], width: int, *, glyphs: Glyphs = UNICODE) -> Line:
     """The keys that do something now, in one line of `width` cells; the least important go where room is short.
 

@@ -16,8 +16,8 @@ from amptui.ui.dialogs.question import Question
 from amptui.ui.explain import explanation
 from amptui.ui.frugal import FrugalScreen
 from amptui.ui.guidance import guidance
-from amptui.ui.keys import Key, footer
-from amptui.ui.moves import Page, Situation, active
+from amptui.ui.keys import Key, called, footer
+from amptui.ui.moves import LABELS, Page, Situation, active, next_move
 from amptui.ui.raster.line import Line, blank, centred
 from amptui.ui.raster.prose import Paragraph, paragraph
 from amptui.ui.stages.stage import Shown, Stage
@@ -192,9 +192,10 @@ class MainScreen(FrugalScreen):
         if self._differs("guidance", lines):
             words = [paragraph(lines.now, lines.role), paragraph(lines.press, "key")]
             self.query_one("#guidance", TextPane).show(TextValue(paragraphs=words))
-        ids = active(now)
-        if self._differs("footer", ids):
-            self.query_one("#footer", _Line).show(lambda width: footer(self._keys, ids, width, glyphs=glyphs))
+        ids, move = active(now), next_move(now)
+        if self._differs("footer", (ids, move)):
+            keys = called(self._keys, {"proceed": LABELS[move]} if move is not None else {})
+            self.query_one("#footer", _Line).show(lambda width: footer(keys, ids, width, glyphs=glyphs))
         if self.has_class("-explained"):
             self._explain(now)
         self.current.show(shown)

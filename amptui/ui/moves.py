@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,6 +44,23 @@ Move = Literal[
     "write report",
     "write cases",
 ]
+
+
+#: What the footer calls `c`.
+LABELS: Mapping[Move, str] = {
+    "run on": "run on",
+    "baseline": "baseline",
+    "show criteria": "criteria",
+    "lock": "lock",
+    "trial": "trial",
+    "trials": "trials",
+    "show verdict": "verdict",
+    "show measure": "go on",
+    "measure": "measure",
+    "show report": "report",
+    "write report": "write",
+    "write cases": "write",
+}
 
 
 @dataclass(frozen=True)
