@@ -21,6 +21,7 @@ from amptui.engine.evaluate import Evaluated, evaluate, figures, nonfinite_outpu
 from amptui.engine.gradients import Fingerprint, FirstGradients, fingerprint
 from amptui.engine.iteration import GuardedRun, Phase
 from amptui.engine.precision import true_fp32
+from amptui.engine.refusals import refuse_left_on
 from amptui.engine.tape import RngTape
 from amptui.findings.evidence import BaselineEvidence, OutputRange
 from amptui.findings.words import counted
@@ -50,11 +51,11 @@ class Baseline:
 def run_baseline(bench: Bench) -> Baseline:
     """Runs the whole baseline in true FP32; the state of the checkpoint is restored before and after.
 
-    Raises `UserCodeError` where the project fails in FP32 itself.
+    Raises `UserCodeError` where the project fails in FP32 itself, `Refusal` where it leaves autocast on.
     """
     started = time.perf_counter()
     live = bench.live
-    with true_fp32():
+    with true_fp32() as own:
         bench.restart()
         cases, noise, randomness, random_decisions = _run_cases(bench)
         quality_before = quality(live, cases)
@@ -68,6 +69,7 @@ def run_baseline(bench: Bench) -> Baseline:
         bench.emit(proof)
         final_cases = _final_cases(bench) if live.updates else []
         quality_after = quality(live, final_cases) if live.updates else quality_before
+        refuse_left_on(own.left_on())
     bench.restart()
     evidence = BaselineEvidence(
         repeatable=proof.repeatable,

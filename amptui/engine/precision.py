@@ -1,8 +1,7 @@
 """Which arithmetic is on: true FP32 for baseline and controls, the policy's autocast for the trial.
 
 True FP32 means more than "no autocast": TF32 and reduced-precision reductions are off whatever the project set, and an
-autocast that user code opens itself is kept closed (a nested `autocast` with a hard-coded dtype would otherwise switch
-itself on again and make the control lie).
+autocast that user code opens itself is kept closed.
 """
 
 from __future__ import annotations
@@ -13,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from amptui.engine.own_autocast import Opened, OwnAutocast, autocast_is_on, neutral_autocast
 
 _DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -30,8 +31,6 @@ _SWITCHES: tuple[tuple[str, str, str], ...] = (
     ("bf16 reduced-precision reduction", "cuda.matmul", "allow_bf16_reduced_precision_reduction"),
     ("fp16 accumulation", "cuda.matmul", "allow_fp16_accumulation"),
 )
-#: Devices whose autocast a project may have left open before it was given to amptui.
-_AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -100,68 +99,19 @@ def _set_true_fp32() -> None:
 
 
 @contextlib.contextmanager
-def true_fp32(*, on_autocast: Callable[[torch.autocast], None] | None = None) -> Iterator[None]:
+def true_fp32(*, on_autocast: Callable[[Opened], None] | None = None) -> Iterator[OwnAutocast]:
     """FP32 arithmetic for everything inside, whatever the project set; its settings are put back at the end.
 
-    `on_autocast` is told of every autocast context that user code tried to switch on.
+    Autocast that user code switches on is kept off, and `on_autocast` is told of it; what is given back tells whether
+    some was left on.
     """
     before = PrecisionSettings.current()
     _set_true_fp32()
     try:
-        with neutral_autocast(on_autocast):
-            yield
+        with neutral_autocast(on_autocast) as own:
+            yield own
     finally:
         before.restore()
-
-
-@contextlib.contextmanager
-def neutral_autocast(on_autocast: Callable[[torch.autocast], None] | None = None) -> Iterator[None]:
-    """Keeps every autocast context that is entered inside switched off, and one that was left open before."""
-    enter: Callable[[torch.autocast], Any] = torch.autocast.__enter__
-    left_open = [device for device in _AUTOCAST_DEVICES if _autocast_is_on(device)]
-
-    def entered(self: torch.autocast) -> Any:
-        wanted = self._enabled
-        if wanted and on_autocast is not None:
-            on_autocast(self)
-        self._enabled = False
-        try:
-            return enter(self)
-        finally:
-            self._enabled = wanted
-
-    torch.autocast.__enter__ = entered  # type: ignore[method-assign]
-    for device in left_open:
-        torch.set_autocast_enabled(device, False)
-    try:
-        yield
-    finally:
-        torch.autocast.__enter__ = enter  # type: ignore[method-assign]
-        for device in left_open:
-            torch.set_autocast_enabled(device, True)
-
-
-def _autocast_is_on(device: str) -> bool:
-    try:
-        return torch.is_autocast_enabled(device)
-    except RuntimeError:  # this torch has no autocast there
-        return False
-
-
-@contextlib.contextmanager
-def watched_autocast(on_autocast: Callable[[torch.autocast], None]) -> Iterator[None]:
-    """Tells of every autocast context that is entered inside, and leaves it as it is."""
-    enter: Callable[[torch.autocast], Any] = torch.autocast.__enter__
-
-    def entered(self: torch.autocast) -> Any:
-        on_autocast(self)
-        return enter(self)
-
-    torch.autocast.__enter__ = entered  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        torch.autocast.__enter__ = enter  # type: ignore[method-assign]
 
 
 def policy_autocast(device: str, dtype: str, enabled: bool) -> contextlib.AbstractContextManager[object]:
@@ -172,4 +122,4 @@ def policy_autocast(device: str, dtype: str, enabled: bool) -> contextlib.Abstra
     kind = torch.device(device).type
     if enabled:
         return torch.autocast(kind, dtype=_DTYPES[dtype])
-    return torch.autocast(kind, enabled=False) if _autocast_is_on(kind) else contextlib.nullcontext()
+    return torch.autocast(kind, enabled=False) if autocast_is_on(kind) else contextlib.nullcontext()

@@ -21,8 +21,9 @@ from amptui.engine.bench import Bench
 from amptui.engine.evaluate import evaluate
 from amptui.engine.failures import UserCodeError, defined_at, user_code
 from amptui.engine.live import LiveProject, LiveUpdate, LossRefused, named_parameters, split_loss
+from amptui.engine.own_autocast import Opened, OwnAutocast
 from amptui.engine.precision import policy_autocast, true_fp32
-from amptui.engine.refusals import Refusal, sparse_refusal
+from amptui.engine.refusals import Refusal, refuse_left_on, sparse_refusal
 from amptui.engine.tracing.source import line_of, user_frame
 from amptui.findings.words import counted
 from amptui.project import DTYPE_NAMES, Scaler
@@ -36,10 +37,11 @@ def preflight(bench: Bench) -> None:
     remarks = _Remarks(bench)
     _remark_on_setup(bench, remarks)
     try:
-        with true_fp32(on_autocast=remarks.on_autocast), _scaler_watch():
+        with true_fp32(on_autocast=remarks.on_autocast) as own, _scaler_watch():
             for update in bench.live.updates:
-                _watch_window(bench.live, update, remarks, bench.start.tensors())
+                _watch_window(bench.live, update, own, remarks, bench.start.tensors())
             _watch_case(bench)
+            refuse_left_on(own.left_on())
     finally:
         bench.restart()
 
@@ -80,7 +82,9 @@ def _run_once(bench: Bench, dtype: str) -> None:
         evaluate(replace(live, cases=live.cases[:1]), autocast, state=bench.rng)
 
 
-def _watch_window(live: LiveProject, update: LiveUpdate, remarks: _Remarks, start: Mapping[str, Tensor]) -> None:
+def _watch_window(
+    live: LiveProject, update: LiveUpdate, own: OwnAutocast, remarks: _Remarks, start: Mapping[str, Tensor]
+) -> None:
     named = named_parameters(live.state.all_modules())
     for micro_batch, batch in enumerate(live.batches.window(0)):
         where: dict[str, Any] = {"step": 0, "update": update.name, "micro_batch": micro_batch}
@@ -92,6 +96,7 @@ def _watch_window(live: LiveProject, update: LiveUpdate, remarks: _Remarks, star
             if refusal is None:
                 raise
             raise refusal from error
+        refuse_left_on(own.left_on(), update=update.name, where=update.facts.loss_at)
         _refuse_half_loss(loss, update)
         live.self_changing.update(n for n, p in named.items() if n in start and not _same(p, start[n]))
         before = [parameter.detach().clone() for parameter in update.parameters]
@@ -196,20 +201,18 @@ class _Remarks:
             self._made.add((code, where))
             self._bench.emit(Remarked(code=code, message=message, where=where, advice=advice))
 
-    def on_autocast(self, context: torch.autocast) -> None:
-        frame = user_frame(sys._getframe(2))
-        where = str(line_of(frame)) if frame is not None else None
-        if type(context).__module__.startswith(("torch.cuda.amp", "torch.cpu.amp")):
+    def on_autocast(self, opened: Opened) -> None:
+        if opened.deprecated:
             self.make(
                 "deprecated-autocast",
                 "the project opens autocast through the deprecated torch.cuda.amp or torch.cpu.amp",
-                where=where,
+                where=opened.where,
                 advice="write torch.autocast(device_type, dtype=…), or leave autocast to amptui",
             )
         self.make(
             "own-autocast",
-            f"the project opens an autocast of its own ({context.device}, {_name(context.fast_dtype)})",
-            where=where,
+            f"the project opens an autocast of its own ({opened.device}, {opened.dtype})",
+            where=opened.where,
             advice="the FP32 baseline keeps it closed; in the trial it overrides the policy inside its block",
         )
 

@@ -13,6 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from amptui.engine.failures import defined_at
 from amptui.engine.live import joined, named_modules, named_parameters, optimizer_parameters
+from amptui.engine.own_autocast import Opened
 from amptui.findings.finding import Finding, Kind, Stage
 from amptui.findings.words import counted
 from amptui.project import Case, Project, ProjectError, Update
@@ -246,6 +247,22 @@ def _check_sparse(project: Project, modules: Mapping[str, nn.Module]) -> None:
         weight = getattr(module, "weight", None)
         if getattr(module, "sparse", False) is True and id(weight) in trained:
             raise sparse_refusal(path, type(module).__name__, trained[id(weight)])
+
+
+def refuse_left_on(left_on: Opened | None, *, update: str | None = None, where: str | None = None) -> None:
+    """Raises where user code has left autocast on; `where` is the code that ran, for what has no line of its own."""
+    if left_on is None:
+        return
+    raise Refusal(
+        "autocast-left-on",
+        f"the project leaves autocast on ({left_on.device}, {left_on.dtype}): whatever runs after it would be computed "
+        "in half, backward and the FP32 baseline too",
+        hint="write `with torch.autocast(…):` around what it is meant for: that switches it off again",
+        where=left_on.where or where,
+        kind="autocast_state",
+        stage="forward",
+        update=update,
+    )
 
 
 def sparse_refusal(module: str, kind: str, update: Update) -> Refusal:

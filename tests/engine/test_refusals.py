@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from amptui import Case, Policy, Project, Scaler, Update
+from amptui.protocol.commands import RunBaseline
 from amptui.protocol.events import CheckpointWritten, Probed, Refused, Remarked, StageEnded
 from tests.engine.conducted import Conducted, opened_by
 
@@ -188,6 +189,65 @@ def test_autocast_inside_the_project_is_remarked_on_with_its_line(
     [remark] = [r for r in done.all(Remarked) if r.code == "own-autocast"]
     line = OwnAutocast.forward.__code__.co_firstlineno + 1
     assert remark.where == f"{__file__}:{line}"
+
+
+def entered(model: Any, batch: Any) -> Tensor:
+    torch.autocast("cpu", dtype=torch.bfloat16).__enter__()
+    return loss(model, batch).float()
+
+
+def switched(model: Any, batch: Any) -> Tensor:
+    torch.set_autocast_enabled("cpu", True)
+    return loss(model, batch).float()
+
+
+SWITCH = torch.set_autocast_enabled
+
+
+def switched_by_a_name(model: Any, batch: Any) -> Tensor:
+    SWITCH("cpu", True)
+    return loss(model, batch).float()
+
+
+@pytest.mark.parametrize(("leaving", "line"), [(entered, 1), (switched, 1), (switched_by_a_name, 0)])
+def test_autocast_that_a_loss_leaves_on_is_refused_with_its_line(
+    leaving: Any, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = opened_by(project(loss=leaving), tmp_path, monkeypatch)
+    refused = done.one(Refused)
+    assert refused.code == "autocast-left-on"
+    assert refused.where == f"{__file__}:{leaving.__code__.co_firstlineno + line}"
+    assert "with torch.autocast(" in refused.hint
+    [finding] = refused.findings
+    assert (finding.kind, finding.stage, finding.line) == ("autocast_state", "forward", refused.where)
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_autocast_that_outputs_leaves_on_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def outputs(model: Any, inputs: Any) -> Tensor:
+        torch.set_autocast_enabled("cpu", True)
+        return model(inputs).float()
+
+    case = Case(id="a", inputs=X)
+    done = opened_by(project(cases=[case], outputs=outputs), tmp_path, monkeypatch)
+    assert done.one(Refused).where == f"{__file__}:{outputs.__code__.co_firstlineno + 1}"
+
+
+def test_autocast_that_is_left_on_in_a_later_iteration_alone_is_refused_in_the_baseline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaves_on = False
+
+    def late(model: Any, batch: Any) -> Tensor:
+        if leaves_on:
+            torch.set_autocast_enabled("cpu", True)
+        return loss(model, batch).float()
+
+    done = opened_by(project(loss=late), tmp_path, monkeypatch)
+    assert not done.all(Refused)
+    leaves_on = True
+    done.do(RunBaseline())
+    assert done.one(Refused).code == "autocast-left-on"
 
 
 def test_deprecated_autocast_is_remarked_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,9 @@ from amptui.engine.evaluate import Evaluated, eval_mode, evaluate
 from amptui.engine.measuring.clock import PeakMemory, clock_name, seconds_of
 from amptui.engine.measuring.plain_step import PlainLoop, in_user_code
 from amptui.engine.nested import copied
+from amptui.engine.own_autocast import neutral_autocast
 from amptui.engine.plain_values import same_bits
-from amptui.engine.precision import neutral_autocast, policy_autocast
+from amptui.engine.precision import policy_autocast
 from amptui.engine.regions import fp32_regions
 from amptui.findings.gain import Claim, Memory, memory_claim, spread, time_claim
 from amptui.findings.judgement import ScaleCourse
