@@ -125,6 +125,9 @@ class AmptuiApp(App[int]):
     def repaint(self) -> None:
         self._clock.request()
 
+    def on_table_pane_moved(self) -> None:
+        self.repaint()
+
     def _paint(self) -> None:
         if not self._main.is_mounted or self._main.is_current is False:
             return

@@ -49,8 +49,8 @@ MainScreen.-tall #baseline { grid-rows: 14 1fr; }
 MainScreen.-tall #criteria-text { height: 8; }
 #verdict-cases { height: 6; }
 MainScreen.-tall #verdict-cases { height: 12; }
-#measure-policies { height: 4; }
-MainScreen.-tall #measure-policies { height: 8; }
+#measure-policies { max-height: 5; }
+MainScreen.-tall #measure-policies { max-height: 9; }
 #report-code { height: 8; }
 MainScreen.-tall #report-code { height: 1fr; }
 #cases-text { height: 8; }

@@ -16,8 +16,19 @@ from amptui.ui.guidance import guidance
 from amptui.ui.keys import KEYS, shown
 from amptui.ui.moves import STAGES, Page, Situation, active, next_stage
 from amptui.ui.raster.glyphs import ASCII, UNICODE
-from tests.report import sessions
-from tests.report.stages import Told, baseline, ended, iteration, locked, opened, started, trial_started, trip
+from tests.report import measured, sessions
+from tests.report.stages import (
+    Told,
+    baseline,
+    ended,
+    iteration,
+    locked,
+    opened,
+    started,
+    trial_started,
+    trip,
+    verdict,
+)
 
 PAGES: tuple[Page, ...] = (*STAGES, "output", "events", "help", "diagnosis", "cases")
 STEPPED = (
@@ -40,7 +51,30 @@ STEPPED = (
     ended("trial", completed=False),
     told.FellBack(checkpoint="fp32", verified=6, proven=True),
 )
+BEYOND: Told = (
+    *measured.side_by_side(measure=False),
+    told.StageStarted(stage="measure", task="time"),
+    told.Progressed(stage="measure", what="rounds", done=7, total=40),
+    measured.measured(1, "float16", measured.FASTER),
+    ended("measure"),
+    told.StageStarted(stage="measure", task="seeds"),
+    told.Progressed(stage="measure", what="other seeds", done=70, total=120),
+    told.Cancelled(stage="measure"),
+    ended("measure", completed=False),
+    told.StageStarted(stage="measure", task="cases"),
+    told.Progressed(stage="measure", what="batches", done=7, total=40),
+    replace(measured.FOUND, path=None),
+    ended("measure"),
+    told.StageStarted(stage="measure", task="cases"),
+    measured.FOUND,
+    ended("measure"),
+    told.StageStarted(stage="measure", task="time"),
+    told.Refused(code="measurement-failed", message="the project fails in forward", hint="mend this to go on"),
+    ended("measure", completed=False),
+    *measured.trial(3, "float16", "reject", scaled=True),
+)
 SESSIONS: dict[str, Told] = {
+    "beyond the verdict": BEYOND,
     "accepted": sessions.accepted(),
     "rejected": sessions.rejected(),
     "inconclusive": sessions.inconclusive(),
@@ -81,12 +115,62 @@ def test_the_advice_names_only_keys_that_do_something(name: str) -> None:
         assert not missing, f"{guidance(now)} on {now.page}"
 
 
-@pytest.mark.parametrize("name", ["accepted", "stepped"])
+@pytest.mark.parametrize("name", ["accepted", "stepped", "beyond the verdict"])
 def test_the_advice_fits_into_the_lines_there_are_at_80_columns(name: str) -> None:
     for now in situations(SESSIONS[name]):
         lines = guidance(now)
         assert display_width(lines.now) <= 160, lines.now
         assert display_width(lines.press) <= 80, lines.press
+
+
+def test_on_each_page_behind_the_verdict_a_sentence_says_what_it_is_for_and_what_c_does() -> None:
+    state = moments(measured.side_by_side(measure=False))[-1]
+    said = {page: guidance(Situation(state, page)) for page in ("verdict", "measure", "report")}
+    assert said["verdict"].press.startswith("c goes on to time and memory")
+    assert "what it brings in time and memory" in said["measure"].now
+    assert said["measure"].press.startswith("c measures")
+    assert "for a colleague to judge" in said["report"].now
+    assert said["report"].press.startswith("c writes the report")
+    written = guidance(Situation(state, "report", written="/tmp/r.html"))
+    assert ("/tmp/r.html" in written.now, "y copies its path" in written.press) == (True, True)
+
+
+def test_what_is_not_accepted_is_not_measured_and_the_reason_and_the_way_on_are_said() -> None:
+    now = Situation(moments(BEYOND)[-1], "measure")
+    now = replace(now, state=replace(now.state, trials=now.state.trials[2:], refusal=None))
+    assert "Nothing is measured: the verdict is reject" in guidance(now).now
+    assert guidance(now).press.startswith("c goes on to the report")
+
+
+def test_a_refused_measurement_is_told_beside_what_can_be_done() -> None:
+    at = next(n for n, event in enumerate(BEYOND) if isinstance(event, told.Refused))
+    lines = guidance(Situation(moments(BEYOND[: at + 2])[-1], "measure"))
+    assert lines.now == "Not done: the project fails in forward (mend this to go on)"
+    assert lines.press.startswith("c measures")
+
+
+def test_a_verdict_too_long_for_two_lines_does_not_push_away_what_to_press() -> None:
+    *stage, _goodbye = verdict("reject", "Reject: " + "and so on; " * 40, [])
+    state = moments((*opened(), *baseline(), *locked(), *trial_started(), *stage))[-1]
+    assert display_width(guidance(Situation(state, "verdict")).now) <= 160
+    assert "above" in guidance(Situation(state, "verdict")).now
+    assert "page 5" in guidance(Situation(state, "trial")).now
+
+
+def test_a_search_for_cases_and_a_measurement_say_what_runs_and_how_to_end_it() -> None:
+    for task, what, says in (
+        ("time", "rounds", "round 3, of 9 at most"),
+        ("seeds", "other seeds", "iteration 3 of 9"),
+        ("cases", "batches", "batch 3 of 9"),
+    ):
+        events = (
+            *opened(),
+            told.StageStarted(stage="measure", task=task),  # type: ignore[arg-type]
+            told.Progressed(stage="measure", what=what, done=3, total=9),
+        )
+        lines = guidance(Situation(moments(events)[-1], "cases" if task == "cases" else "measure"))
+        assert says in lines.now
+        assert lines.press == "C ends it early."
 
 
 def test_someone_who_only_presses_c_is_led_from_project_to_verdict() -> None:

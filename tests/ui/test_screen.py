@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,15 +21,20 @@ from amptui.protocol.commands import (
     Command,
     Condition,
     Continue,
+    FindCases,
     LockCriteria,
+    Measure,
+    MeasureSeeds,
     Pause,
     RunBaseline,
     RunTrial,
 )
+from amptui.report.told_cases import code_lines
 from amptui.ui.app import AmptuiApp
 from amptui.ui.keys import KEYS, rebind
 from amptui.ui.theme import Look
-from tests.report import sessions
+from amptui.ui.widgets.lines import LineWidget
+from tests.report import measured, sessions
 from tests.report.stages import Told, baseline, ended, iteration, locked, opened, trial_started, trip
 from tests.ui.recorded_room import RecordedRoom, recorded_app, screen_text
 
@@ -131,6 +137,16 @@ def test_the_condition_stays_in_force_after_a_trip() -> None:
     on_screen(PAUSED, script)
 
 
+def test_the_selected_criterion_is_told_as_the_cursor_moves() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "3")
+        await seen(app, pilot, "outputs.scores.atol:")
+        await pressed(pilot, "G")
+        await seen(app, pilot, "progress: How far the mean loss")
+
+    on_screen(MEASURED, script)
+
+
 def test_a_changed_criterion_is_locked_and_a_locked_one_asks_why() -> None:
     async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
         await pressed(pilot, "3", "enter")
@@ -202,6 +218,61 @@ def test_the_verdict_shows_its_rows_and_cases() -> None:
         await seen(app, pilot, "ACCEPT", "off by", "tie-4")
 
     on_screen(sessions.accepted(), script, size=(120, 40))
+
+
+def test_stages_6_and_7_show_what_was_measured_and_the_code() -> None:
+    async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "6")
+        await seen(app, pilot, "measure   bf16", "no difference in time", "2.00×", "Next: the report.")
+        await pressed(pilot, "shift+tab", "g")
+        await seen(app, pilot, "measure   fp16", "✓ time", "✓ memory", "a first scale of 2^12 was foreseen")
+        await pressed(pilot, "c")
+        await seen(app, pilot, "7 REPORT", "code to paste", "def train_step", " c write ")
+        assert room.sent == []
+
+    on_screen(measured.side_by_side(), script, size=(120, 40))
+
+
+def test_the_keys_behind_the_verdict_send_their_commands() -> None:
+    events = measured.side_by_side(measure=False)
+    assert sent_by(events, "6", "c") == [Measure(trial=2)]
+    assert sent_by(events, "6", "Y") == [MeasureSeeds()]
+    assert sent_by(events, "5", "p", "f") == [RunTrial(policy={"dtype": "float16"}, planned=False)]
+    assert sent_by(events, "5", "n", "s", "a") == []
+    assert sent_by(LOADED, "f") == [FindCases()]
+
+
+def test_found_cases_are_shown_and_what_to_paste_is_copied_as_code() -> None:
+    async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "f")
+        for event in (told.StageStarted(stage="measure", task="cases"), measured.FOUND, ended("measure")):
+            app.take(event)
+        await seen(app, pilot, "boundary-1", "found = torch.load('/tmp/found.pt'", "tab then y copies the two lines")
+        await pressed(pilot, "tab")
+        pane = app.screen.focused
+        assert isinstance(pane, LineWidget)
+        assert pane.copy_text().splitlines() == [*code_lines("/tmp/found.pt")]
+        await pressed(pilot, "q")
+        await seen(app, pilot, "1 PROJECT")
+
+    on_screen(LOADED, script)
+
+
+def test_a_report_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "7", "c", "m", "enter")  # the folder of this session is none
+        for _ in range(100):
+            if app._notifications:
+                break
+            await pilot.pause(0.05)
+        (said,) = app._notifications
+        assert "session" in said.message
+        assert "Traceback" not in said.message
+        assert not list(tmp_path.iterdir())
+
+    on_screen(sessions.accepted(), script)
 
 
 def test_the_screen_follows_the_engine_but_not_away_from_what_is_being_read() -> None:

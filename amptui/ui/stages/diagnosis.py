@@ -7,6 +7,7 @@ import math
 from textual.app import ComposeResult
 
 from amptui.findings.finding import Finding
+from amptui.findings.telling import most_telling
 from amptui.findings.words import listed, scale_text
 from amptui.project import Policy
 from amptui.report.figures import figure, name, place, words
@@ -87,12 +88,15 @@ def _tell_finding(page: Page, finding: Finding, failure: KnownFailure, policy: P
     if facts.get("root_op"):
         root = " ".join(filter(None, (name(facts["root_op"]), _in(facts.get("root_module")), _at(facts))))
         steps.append(f"it begins with {root}")
-    steps += [words(fact) for fact in finding.evidence]
+    telling, more = most_telling(finding.evidence)
+    steps += [words(fact) for fact in telling]
     reached = facts.get("reaches")
     if isinstance(reached, list | tuple) and reached:
         steps.append(f"what it reaches: {listed([name(one) for one in reached])}")
     for number, step in enumerate(steps):
         page.field("" if number else "how it went", step)
+    if more:
+        page.field("", (f"and {more} more in the report", "dim"))
 
 
 def _place(finding: Finding, failure: KnownFailure) -> list[str]:

@@ -195,6 +195,9 @@ class MeasureStage(Stage):
         state = shown.view.state
         table = self.query_one(TablePane)
         table.show(policies_table(state))
+        height = max(2, len(state.trials) + 1)
+        if table.styles.height is None or table.styles.height.value != height:
+            table.styles.height = height
         trial = _chosen(state, table)
         title = f"measure   {name(short_name(trial.started.policy))}" if trial is not None else "measure"
         version = (

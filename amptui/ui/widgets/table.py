@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import BindingType
+from textual.message import Message
 
 from amptui.ui.keys import KEYS, textual_bindings
 from amptui.ui.raster.line import Line
@@ -22,6 +23,9 @@ class TablePane(LineWidget):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*textual_bindings([key for key in KEYS if key.group in ("Move", "Table")])]
+
+    class Moved(Message):
+        """Another row is under the cursor: panes that tell about it have to be painted."""
 
     def __init__(
         self,
@@ -53,8 +57,11 @@ class TablePane(LineWidget):
 
     def look_through(self, view: TableView) -> None:
         """Another order, filter or cursor."""
+        moved = view.cursor != self._view.cursor
         self._view = view
         self.redraw()
+        if moved:
+            self.post_message(self.Moved())
 
     def filter_by(self, text: str) -> None:
         """Only rows that contain these words."""
