@@ -64,6 +64,12 @@ def place(where: str | None) -> str:
     return name((where or "").removeprefix(os.getcwd().rstrip(os.sep) + os.sep))  # noqa: PTH109 - a text is cut, not a path
 
 
+def from_here(text: str) -> str:
+    """A sentence with the paths in it relative where they lie under the folder that one stands in."""
+    here = os.getcwd().rstrip(os.sep)  # noqa: PTH109 - a text is cut, not a path
+    return text.replace(f"{here}{os.sep}", "") if here else text
+
+
 def words(value: object) -> str:
     """A foreign text (exception, remark) that may have several lines."""
     return safe_text(str(value).strip("\n"), 2000, lines=True)

@@ -6,9 +6,10 @@ import math
 
 from amptui.findings.finding import Finding
 from amptui.findings.judgement import Criterion, Row, Verdict
+from amptui.findings.telling import most_telling
 from amptui.findings.words import counted
 from amptui.protocol.events import VerdictReached
-from amptui.report.figures import figure, name, place, words
+from amptui.report.figures import figure, from_here, name, place, words
 from amptui.report.page import LABEL, Mark, Page, cells
 from amptui.report.told_baseline import margins_of, smallest
 from amptui.session.state import SessionState
@@ -50,7 +51,7 @@ def tell_verdict(page: Page, event: VerdictReached, state: SessionState) -> None
 
 def _sentence(event: VerdictReached) -> str:
     """The sentence without the verdict's own word, which stands above it."""
-    text = words(event.words)
+    text = from_here(words(event.words))
     word = f"{event.verdict}: "
     if not text.lower().startswith(word):
         return text
@@ -147,7 +148,10 @@ def tell_finding(page: Page, finding: Finding) -> None:
         page.field("where", " · ".join(where))
     if finding.fp32_ok is not None:
         page.field("in FP32", "does not happen" if finding.fp32_ok else "happens too")
-    for number, fact in enumerate(finding.evidence):
-        page.field("" if number else "evidence", words(fact))
+    telling, more = most_telling(finding.evidence)
+    for number, fact in enumerate(telling):
+        page.field("" if number else "evidence", from_here(words(fact)))
+    if more:
+        page.field("", (f"and {more} more in the report and the JSON", "dim"))
     if finding.advice:
         page.field("advice", words(finding.advice))

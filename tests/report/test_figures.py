@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amptui.report.figures import as_ascii, duration, figure, place, size
+from amptui.report.figures import as_ascii, duration, figure, from_here, place, size
 
 
 @pytest.mark.parametrize(
@@ -81,3 +81,11 @@ def test_a_place_below_the_present_folder_is_relative(tmp_path: Path, monkeypatc
 def test_our_own_signs_have_plain_lookalikes_and_foreign_letters_their_codes() -> None:
     assert as_ascii("2^16 → 2^14 · 0.1 × x … ─ ━ │ –") == "2^16 -> 2^14 | 0.1 x x ... - = | -"
     assert as_ascii("é") == r"\xe9"
+
+
+def test_paths_in_a_sentence_are_relative_to_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = f"from there: mul in a ({tmp_path}/net.py:3) and add (/elsewhere/net.py:4)"
+    monkeypatch.chdir(tmp_path)
+    assert from_here(said) == "from there: mul in a (net.py:3) and add (/elsewhere/net.py:4)"
+    monkeypatch.chdir("/")
+    assert from_here(said) == said
