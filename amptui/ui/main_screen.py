@@ -51,7 +51,7 @@ MainScreen.-tall #criteria-text { height: 8; }
 MainScreen.-tall #verdict-cases { height: 12; }
 #measure-policies { max-height: 5; }
 MainScreen.-tall #measure-policies { max-height: 9; }
-#report-code { height: 8; }
+#report-code { height: 7; }
 MainScreen.-tall #report-code { height: 1fr; }
 #cases-text { height: 8; }
 MainScreen.-tall #cases-text { height: 12; }

@@ -107,14 +107,14 @@ def _encoding() -> str:
     return "ascii"
 
 
-def refusal(terminal: Terminal) -> str | None:
-    """Why no screen can be drawn here and what to do instead; None where it can."""
-    instead = "Without one: `amptui check SPEC` judges, `amptui report SESSION` tells of a recorded session."
+def refusal(terminal: Terminal, instead: str = "") -> str | None:
+    """Why no screen can be drawn here, and `instead`, a sentence on what to do without one; None where it can."""
     if not terminal.is_tty:
-        return f"Input or output is not a terminal, so there is no screen to draw on. {instead}"
+        return f"Input or output is not a terminal, so there is no screen to draw on. {instead}".rstrip()
     if terminal.term in ("", "dumb", "unknown"):
         name = f"TERM is “{safe_text(terminal.term)}”" if terminal.term else "TERM is not set"
-        return f"{name}: no screen can be drawn. If the terminal can, run `export TERM=xterm-256color` first. {instead}"
+        mend = "If the terminal can, run `export TERM=xterm-256color` first."
+        return f"{name}: no screen can be drawn. {mend} {instead}".rstrip()
     return None
 
 

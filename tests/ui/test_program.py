@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import ROOT
 from tests.ui.on_terminal import OnTerminal
 
 pytest.importorskip("torch")
@@ -117,6 +118,45 @@ def test_only_what_the_screen_says_leads_from_project_to_verdict_and_out(home: P
     assert session.name in listed.stdout
     assert "accept" in listed.stdout
     assert "\x1b" not in listed.stdout
+
+
+def test_c_alone_leads_on_from_the_verdict_over_the_measurement_to_a_report_on_disk(home: Path) -> None:
+    digits = ROOT / "sample_projects" / "digits" / "amptui.yaml"
+    program = OnTerminal("run", str(digits), "--iterations", "4", home=home / "home", cwd=home)
+    with program:
+        program.wait("c runs the FP32 baseline", timeout=90)
+        program.press("f")
+        program.wait("boundary-1", "c writes them to a file", timeout=60)
+        program.press("c")
+        program.wait("write the found cases")
+        program.press("\r")
+        program.wait("torch.load(", "Project(…, cases=", timeout=30)
+        assert (home / "found-cases.pt").is_file()
+        program.press("q")
+        program.wait("c runs the FP32 baseline")
+        to_the_trial(program)
+        program.press("a")
+        program.wait("ACCEPT", "c goes on to time and memory", timeout=60)
+        program.press("c")
+        program.wait("Not measured yet", "c measures")
+        program.press("c")
+        program.wait("rounds", "C ends it early", timeout=60)
+        program.wait("c goes on to the report", "quartiles", timeout=120)
+        program.press("c")
+        program.wait("code to paste", "c writes the report")
+        program.press("c")
+        program.wait("HTML: one file")
+        program.press("h")
+        program.wait("write the report to this file")
+        program.press("\r")
+        program.wait("The report is written", timeout=60)
+        (written,) = home.glob("*.html")
+        page = written.read_text(encoding="utf-8")
+        assert all(part in page for part in ("ACCEPTED", "Time, memory", "def train_step"))
+        program.press("q")
+        program.wait("end the engine")
+        program.press("e")
+        assert program.end() == 0
 
 
 def test_a_trip_a_hanging_phase_and_a_killed_engine_all_lead_back_to_fp32(home: Path) -> None:

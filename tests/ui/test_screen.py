@@ -227,7 +227,7 @@ def test_stages_6_and_7_show_what_was_measured_and_the_code() -> None:
         await pressed(pilot, "shift+tab", "g")
         await seen(app, pilot, "measure   fp16", "✓ time", "✓ memory", "a first scale of 2^12 was foreseen")
         await pressed(pilot, "c")
-        await seen(app, pilot, "7 REPORT", "code to paste", "def train_step", " c write ")
+        await seen(app, pilot, "7 REPORT", "code to paste", "def new_scaler", " c write ")
         assert room.sent == []
 
     on_screen(measured.side_by_side(), script, size=(120, 40))

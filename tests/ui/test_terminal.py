@@ -58,10 +58,11 @@ def test_without_a_usable_terminal_it_says_why_and_what_to_do_instead() -> None:
         (terminal(TERM="dumb"), "TERM is “dumb”"),
         (terminal(), "TERM is not set"),
     ):
-        text = refusal(one)
+        text = refusal(one, "Without one: amptui check mine.py:project")
         assert text is not None
         assert why in text
-        assert "amptui check SPEC" in text
+        assert text.endswith("Without one: amptui check mine.py:project")
+        assert refusal(one) == text.removesuffix(" Without one: amptui check mine.py:project")
 
 
 def test_below_the_least_size_one_line_says_both_sizes() -> None:

@@ -43,13 +43,14 @@ def found_text(event: CasesFound | None, selected: str | None) -> TextValue:
     if event is None:
         return TextValue(title=title)
     told: list[Paragraph | None] = []
+    if event.path is not None and event.found:
+        title = "to take them over, in your project"
+        told += [Paragraph(((line, "strong"),), literal=True) for line in code_lines(event.path)]
+        told.append(None)
     case = next((case for case in event.found if case.id == selected), None)
     if case is not None:
         told.append(_in_full(case))
     told += [paragraph(words(remark), "dim", lead="! ", lead_role="warn") for remark in event.remarks]
-    if event.path is not None and event.found:
-        told += [None, paragraph("In your project, to take them over:", "dim")]
-        told += [Paragraph(((line, "strong"),), lead="  ", literal=True) for line in code_lines(event.path)]
     return TextValue(title=title, paragraphs=told)
 
 

@@ -22,8 +22,8 @@ from amptui.ui.widgets.text import TextPane, TextValue
 from amptui.ui.widgets.told import ToldPane
 
 _HOLDS = (
-    "verdict, rows and cases; findings with place and mend; plots; time and memory; forecast; code to paste; criteria "
-    "with every revision; environment; and how far the claim reaches"
+    "verdict, rows, cases, findings with their mends, plots, time and memory, forecast, code to paste, every revision "
+    "of the criteria, versions, and how far the claim reaches"
 )
 
 
@@ -38,15 +38,12 @@ def tell_report_stage(page: Page, now: Situation, folder: Path | None) -> None:
     page.field("holds", _HOLDS)
     page.field("formats", "HTML (one file, no scripts, nothing loaded), Markdown, JSON")
     page.field("session", _standing(now))
-    page.field("", name(folder))
     session = shell_word(folder.name)
-    page.blank()
-    page.line("The same from the shell, and the session again on any machine, without torch:")
-    page.command("amptui report", session, "-o report.html")
-    page.command("amptui open", session)
     if state.checkpoints:
-        page.line("The FP32 checkpoint, every bit verified, as a file for torch.load:")
-        page.command("amptui restore", session, "-o fp32.pt")
+        page.field("go back", (f"amptui restore {session} -o fp32.pt", "bold"))
+    page.field("look again", (f"amptui open {session}", "bold"))
+    page.field("from a shell", (f"amptui report {session} -o report.html", "bold"))
+    page.field("folder", name(folder))
     if state.retained:
         page.blank()
         page.line("Kept failing iterations (batch, random state, buffers, policy):")

@@ -54,8 +54,8 @@ def test_the_selected_one_is_told_in_full_with_what_could_not_be_looked_for() ->
 def test_the_two_lines_stand_there_once_there_is_a_file() -> None:
     assert "torch.load" not in text_of(FOUND, None)
     said = text_of(measured.FOUND, None)
-    assert "  found = torch.load('/tmp/found.pt', weights_only=True)" in said
-    assert "  Project(…, cases=[*cases, *(Case(**case) for case in found)])" in said
+    assert said.startswith("found = torch.load('/tmp/found.pt', weights_only=True)")
+    assert "Project(…, cases=[*cases, *(Case(**case) for case in found)])" in said
 
 
 def test_an_empty_table_says_whether_it_is_still_looked_for() -> None:

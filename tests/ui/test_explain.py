@@ -1,0 +1,24 @@
+"""The explanation pane teaches on every page, also behind the verdict."""
+
+from __future__ import annotations
+
+import pytest
+
+from amptui.ui.explain import explanation
+from amptui.ui.moves import STAGES, Page, Situation
+from tests.ui.test_moves import ACCEPTED
+
+TEACHES: dict[Page, tuple[str, ...]] = {
+    "measure": ("Only after acceptance", "take turns in random order", "A spread is", "Other seeds", "intervention"),
+    "report": ("claims no more than what was run", "What was not run is listed", "plain PyTorch"),
+    "cases": ("boundary", "edge", "nothing is judged here"),
+}
+
+
+@pytest.mark.parametrize("page", [*STAGES, "cases"])
+def test_every_stage_has_its_reasons(page: Page) -> None:
+    title, paragraphs = explanation(Situation(ACCEPTED, page))
+    assert title
+    assert len(paragraphs) >= 2
+    text = " ".join(paragraphs)
+    assert all(part in text for part in TEACHES.get(page, ()))
