@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from amptui.project import Policy
 from amptui.protocol.events import StageName
 from amptui.session.state import SessionState, StageStatus
-from amptui.ui.moves import STAGES, Mode, Situation
+from amptui.ui.frame import Pieces
+from amptui.ui.moves import Mode, Situation
+from amptui.ui.pages import STAGES
 from amptui.ui.raster.glyphs import Glyphs
 from amptui.ui.raster.line import Role
-
-Pieces = list[tuple[str, Role]]
 
 
 def title(state: SessionState, mode: Mode, glyphs: Glyphs) -> tuple[Pieces, Pieces]:

@@ -13,7 +13,7 @@ from amptui.session.state import SessionState
 from amptui.text import safe_text
 
 if TYPE_CHECKING:
-    from amptui.ui.app import AmptuiApp
+    from amptui.ui.desk import Desk
 
 #: Editors that take `+LINE FILE`; others get the file alone.
 _TAKE_LINE = ("vi", "vim", "nvim", "view", "nano", "emacs", "emacsclient", "micro", "kak", "joe", "ne", "mg", "jed")
@@ -52,9 +52,10 @@ def editor_command(where: str, environ: Mapping[str, str] = os.environ) -> list[
     return [*words, *at, file]
 
 
-def edit_source(app: AmptuiApp) -> None:
+def edit_source(desk: Desk) -> None:
     """Opens the line; afterwards says how the change comes into effect."""
-    where = source_line(app.state, app.line_looked_at)
+    app = desk.app
+    where = source_line(desk.state, desk.looking.line)
     if where is None:
         app.notify("There is no source line to open yet.", severity="warning", markup=False)
         return
@@ -66,7 +67,7 @@ def edit_source(app: AmptuiApp) -> None:
         reason = safe_text(error.strerror or error)
         app.notify(f"{safe_text(command[0])} cannot be run ({reason}): set EDITOR", severity="error", markup=False)
         return
-    app.notify(after_edit(can_reload=app.situation.can_reload), markup=False)
+    app.notify(after_edit(can_reload=desk.situation.can_reload), markup=False)
 
 
 def after_edit(*, can_reload: bool) -> str:

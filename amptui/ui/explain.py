@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from amptui.findings.words import scale_text
 from amptui.protocol.facts import PhaseName
-from amptui.ui.moves import Page, Situation
+from amptui.ui.moves import Situation
+from amptui.ui.pages import Page
 
 
 def _paragraphs(text: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from amptui.protocol.events import CaseReplayed, StageName, VerdictReached
 from amptui.session.state import SessionState, TrialState
 from amptui.ui import guidance_beyond as beyond
 from amptui.ui.advice import ROLES, Guidance, fitting
+from amptui.ui.frame import STARTING
 from amptui.ui.known_failures import known_failures
 from amptui.ui.moves import Situation, active, next_move, next_stage
 
@@ -64,7 +65,7 @@ def _said(now: Situation) -> Guidance:
         press = "N starts a new one, q leaves." if now.can_restart else "7 shows the files, q leaves."
         return Guidance(f"The engine has ended ({state.goodbye or 'left'}).", press, "warn")
     if state.engine == "starting":
-        return Guidance("The engine is starting: it imports torch and then your project, in a process of its own.", "")
+        return Guidance(STARTING, "")
     if state.obstacle is not None:
         hint = state.obstacle.hint or "Correct it and run amptui again."
         press = f"{hint} R loads it again, q leaves." if now.can_reload else f"{hint} q leaves."

@@ -11,7 +11,8 @@ from amptui.report.figures import place
 from amptui.session.state import SessionState
 from amptui.text import display_width
 from amptui.ui.advice import ROLES, Guidance, fitting
-from amptui.ui.moves import Page, Situation, active, next_move, to_measure
+from amptui.ui.moves import Situation, active, next_move, to_measure
+from amptui.ui.pages import Page
 
 #: Cells of two lines at 80 columns.
 _TWO_LINES = 158

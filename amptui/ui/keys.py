@@ -235,11 +235,17 @@ def markdown(keys: Sequence[Key] = KEYS) -> str:
     return "\n".join(rows) + "\n"
 
 
-def textual_bindings(keys: Sequence[Key]) -> list[Binding]:
-    """The bindings for the app, with their ids; its own footer and help are drawn from `keys` instead."""
+def textual_bindings(keys: Sequence[Key], action: str = "{}") -> list[Binding]:
+    """The bindings for app or pane, with their ids; footer and help are drawn from `keys` instead.
+
+    `action` is the framework's action, with the key's id for ``{}``.
+    """
     from textual.binding import Binding  # noqa: PLC0415  # the documentation is generated without the framework
 
-    return [Binding(",".join(key.keys), key.id, key.label, show=False, id=key.id, tooltip=key.help) for key in keys]
+    return [
+        Binding(",".join(key.keys), action.format(key.id), key.label, show=False, id=key.id, tooltip=key.help)
+        for key in keys
+    ]
 
 
 def keymap(keys: Sequence[Key]) -> dict[str, str]:

@@ -10,14 +10,12 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import ContentSwitcher
 
-from amptui.ui import bars
 from amptui.ui.dialogs.dialog import Dialog
 from amptui.ui.dialogs.question import Question
-from amptui.ui.explain import explanation
+from amptui.ui.frame import Frame
 from amptui.ui.frugal import FrugalScreen
-from amptui.ui.guidance import guidance
 from amptui.ui.keys import Key, called, footer
-from amptui.ui.moves import LABELS, Page, Situation, active, next_move
+from amptui.ui.pages import Page
 from amptui.ui.raster.line import Line, blank, centred
 from amptui.ui.raster.prose import Paragraph, paragraph
 from amptui.ui.stages.stage import Shown, Stage
@@ -120,15 +118,20 @@ class _TooSmall(LineWidget, can_focus=False):
 
 
 class MainScreen(FrugalScreen):
-    """Mounts pages as they are asked for and keeps them; `show` paints the page looked at and the lines around it."""
+    """Mounts pages as they are asked for and keeps them; `show` paints the page looked at and the lines around it.
 
-    def __init__(self, look: Look, keys: Sequence[Key], page: Page = "project") -> None:
+    At first there is no page: `go` makes one.
+    """
+
+    def __init__(self, look: Look, keys: Sequence[Key], first: Frame) -> None:
         super().__init__(id="_default")
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
         self.VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall")]
         self.look = look
         self._keys = keys
-        self.page: Page = page
+        self._first = first
+        #: The page that is looked at; made after the first paint.
+        self.page: Page = "project"
         self._dialog: Dialog | None = None
         self._painted: dict[str, object] = {}
         self._focused_before: LineWidget | None = None
@@ -139,8 +142,7 @@ class MainScreen(FrugalScreen):
         yield Bar(self.look, id="title")
         yield Bar(self.look, id="stages")
         with Container(id="body"):
-            with ContentSwitcher(id="switcher", initial=self.page):
-                yield page_class(self.page)(self.look, id=self.page)
+            yield ContentSwitcher(id="switcher")
             yield TextPane(self.look, id="explain")
         yield TextPane(self.look, id="guidance")
         yield _Line(self.look, id="footer")
@@ -148,7 +150,7 @@ class MainScreen(FrugalScreen):
 
     def on_mount(self) -> None:
         self.query_one("#guidance").can_focus = False
-        self._focus_page()
+        self.show(self._first)
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(too_small(event.size.width, event.size.height) is not None, "-too-small")
@@ -179,34 +181,26 @@ class MainScreen(FrugalScreen):
         if self._dialog is None and panes:
             self.set_focus((prefer or panes)[0], scroll_visible=False)
 
-    def show(self, shown: Shown) -> None:
-        """Paints what differs."""
-        now, glyphs = shown.situation, self.look.glyphs
-        left, right = bars.title(now.state, now.mode, glyphs)
-        if self._differs("title", (left, right)):
-            self.query_one("#title", Bar).show(left, right)
-        stages = bars.stages(now, glyphs)
-        if self._differs("stages", stages):
-            self.query_one("#stages", Bar).show(stages)
-        lines = guidance(now)
-        if self._differs("guidance", lines):
-            words = [paragraph(lines.now, lines.role), paragraph(lines.press, "key")]
+    def show(self, frame: Frame, shown: Shown | None = None) -> None:
+        """Paints what differs: the lines around the page, and the page where there is one yet."""
+        if self._differs("title", frame.title):
+            self.query_one("#title", Bar).show(*frame.title)
+        if self._differs("stages", frame.stages):
+            self.query_one("#stages", Bar).show(frame.stages)
+        words = [paragraph(frame.now, frame.role), paragraph(frame.press, "key")]
+        if self._differs("guidance", words):
             self.query_one("#guidance", TextPane).show(TextValue(paragraphs=words))
-        ids, move = active(now), next_move(now)
-        if self._differs("footer", (ids, move)):
-            keys = called(self._keys, {"proceed": LABELS[move]} if move is not None else {})
+        if self._differs("footer", (frame.keys, frame.labels)):
+            keys, ids, glyphs = called(self._keys, frame.labels), frame.keys, self.look.glyphs
             self.query_one("#footer", _Line).show(lambda width: footer(keys, ids, width, glyphs=glyphs))
-        if self.has_class("-explained"):
-            self._explain(now)
-        self.current.show(shown)
-
-    def _explain(self, now: Situation) -> None:
-        title, paragraphs = explanation(now)
-        if self._differs("explain", (title, paragraphs)):
+        if frame.explained is not None and self._differs("explain", frame.explained):
+            title, paragraphs = frame.explained
             spaced: list[Paragraph | None] = []
             for text in paragraphs:
                 spaced += [paragraph(text), None]
             self.query_one("#explain", TextPane).show(TextValue(title=title, paragraphs=spaced[:-1]))
+        if shown is not None:
+            self.current.show(shown)
 
     def _differs(self, part: str, value: object) -> bool:
         """Whether `value` is not what `part` was last painted from: most paints change the page alone."""
@@ -214,6 +208,15 @@ class MainScreen(FrugalScreen):
             return False
         self._painted[part] = value
         return True
+
+    @property
+    def explains(self) -> bool:
+        """Whether the explanation stands beside the page."""
+        return self.has_class("-explained")
+
+    @explains.setter
+    def explains(self, shown: bool) -> None:
+        self.set_class(shown, "-explained")
 
     # Questions.
 

@@ -9,23 +9,10 @@ from typing import Literal
 from amptui.protocol.events import StageName
 from amptui.session.state import SessionState, TrialState
 from amptui.ui.editing import source_line
+from amptui.ui.frame import ALWAYS
 from amptui.ui.known_failures import any_failure
+from amptui.ui.pages import Page
 
-Page = Literal[
-    "project",
-    "baseline",
-    "criteria",
-    "trial",
-    "verdict",
-    "measure",
-    "report",
-    "output",
-    "events",
-    "help",
-    "diagnosis",
-    "cases",
-]
-STAGES: tuple[StageName, ...] = StageName.__args__  # type: ignore[attr-defined]
 _WITH_TABLE: tuple[Page, ...] = ("criteria", "trial", "verdict", "measure", "cases")
 #: `live`: an engine carries out commands; `recorded`: a session is only looked at.
 Mode = Literal["live", "recorded"]
@@ -186,15 +173,9 @@ def _can_report(now: Situation) -> bool:
     return state.verdict is not None or next_stage(state) is None
 
 
-#: What does something on every page.
-_ALWAYS = frozenset(
-    ("help", "back", "copy", "explain", "zoom", "next_pane", "previous_pane", "command_palette", "suspend")
-) | frozenset(("output", "events", *(f"stage_{number}" for number in range(1, 8))))
-
-
 def active(now: Situation) -> frozenset[str]:
     """Ids of the keys that do something."""
-    ids = _ALWAYS | _looking(now)
+    ids = ALWAYS | _looking(now)
     state = now.state
     if now.mode == "recorded":
         return ids

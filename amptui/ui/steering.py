@@ -33,7 +33,8 @@ from amptui.session.state import SessionState
 from amptui.ui import policies as trying
 from amptui.ui.criteria_form import with_value
 from amptui.ui.dialogs import questions
-from amptui.ui.moves import Move, Page, Situation, next_move, to_measure
+from amptui.ui.moves import Move, Situation, next_move, to_measure
+from amptui.ui.pages import Page
 from amptui.ui.writing import Writing, WritingScreen
 
 #: A stretch that is repeated is this many times as long.

@@ -20,18 +20,18 @@ class RecordedRoom:
 
     can_start = True
 
-    def __init__(self, events: Sequence[Event | EngineDeath], deliver: Callable[[Event | EngineDeath], None]) -> None:
+    def __init__(self, events: Sequence[Event | EngineDeath]) -> None:
         self.events = events
         self.sent: list[Command] = []
         self.connected = True
         self.restarted = 0
-        self._deliver = deliver
+        self.deliver: Callable[[Event | EngineDeath], None] = lambda _: None
 
     def start(self) -> None:
         for event in self.events:
             if isinstance(event, EngineDeath):
                 self.connected = False
-            self._deliver(event)
+            self.deliver(event)
 
     def send(self, command: Command) -> None:
         self.sent.append(command)
@@ -49,10 +49,13 @@ class RecordedRoom:
 def recorded_app(events: Sequence[Event | EngineDeath], **start: Any) -> tuple[AmptuiApp, RecordedRoom]:
     """The app on `events`; run it with `run_test`."""
     folder = SessionFolder(Path(tempfile.gettempdir()) / "20260101-120000-tiny-0000")
-    app = AmptuiApp(Start(how="run", folder=folder, **start))
-    room = RecordedRoom(events, app.take)
-    app.room = room  # type: ignore[assignment]
-    return app, room
+    room = RecordedRoom(events)
+
+    def made(deliver: Callable[[Event | EngineDeath], None]) -> Any:
+        room.deliver = deliver
+        return room
+
+    return AmptuiApp(Start(how="run", folder=folder, **start), room=made), room
 
 
 def screen_text(app: AmptuiApp) -> str:

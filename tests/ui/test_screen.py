@@ -130,7 +130,7 @@ def test_the_condition_stays_in_force_after_a_trip() -> None:
     async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
         await pressed(pilot, *"us20", "enter")
         for event in (told.Running(what="run"), trip(2), told.Paused(step=2, why="the guard held an update back")):
-            app.take(event)
+            room.deliver(event)
         await pressed(pilot, "c")
         assert room.sent == [Continue(until=Condition(name="step", value=20.0))] * 2
 
@@ -246,7 +246,7 @@ def test_found_cases_are_shown_and_what_to_paste_is_copied_as_code() -> None:
     async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
         await pressed(pilot, "f")
         for event in (told.StageStarted(stage="measure", task="cases"), measured.FOUND, ended("measure")):
-            app.take(event)
+            room.deliver(event)
         await seen(app, pilot, "boundary-1", "found = torch.load('/tmp/found.pt'", "tab then y copies the two lines")
         await pressed(pilot, "tab")
         pane = app.screen.focused
@@ -280,7 +280,7 @@ def test_the_screen_follows_the_engine_but_not_away_from_what_is_being_read() ->
         await seen(app, pilot, "2 BASELINE")
         await pressed(pilot, "v")
         for event in locked():
-            app.take(event)
+            _room.deliver(event)
         await settled(pilot)
         await seen(app, pilot, " events ", "criteria locked, revision 1")
 

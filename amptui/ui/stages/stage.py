@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from textual.containers import Container
 
-from amptui.ui.moves import Situation
-from amptui.ui.session_view import SessionView
 from amptui.ui.theme import Look
+
+if TYPE_CHECKING:
+    from amptui.ui.moves import Situation
+    from amptui.ui.session_view import SessionView
 
 
 @dataclass(frozen=True)
