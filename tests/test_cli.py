@@ -161,6 +161,7 @@ def test_options_reach_the_engine_and_the_session_lies_where_it_was_asked_for(am
     assert done.result["updates"][0]["iterations"] == 4
     assert done.result["environment"]["executable"] == sys.executable
     assert [path.name for path in amptui.home.glob("[!.]*")] == []
+    assert f"amptui restore {amptui.folder / 'here'} -o fp32.pt" in done.said.replace(" \\ ", " ")
     assert amptui.restored("./here")["model"].keys() == amptui.restored("last")["model"].keys()
 
     again = amptui.check(spec, "--session", "here")
@@ -319,6 +320,14 @@ def test_sessions_tell_projects_apart_and_last_is_the_one_that_was_judged(amptui
         "first-train",
     ]
     assert rows[0].split()[1] == "first/train"
+    for piped, instead in (
+        (["run", "first/train.py:project"], "amptui check first/train.py:project"),
+        (["open", "last"], f"amptui report {Path(judged.result['session']).name}"),
+        (["attach"], f"amptui report {Path(judged.result['session']).name}"),
+    ):
+        without_terminal = amptui(*piped)
+        assert without_terminal.code == 2
+        assert without_terminal.err.strip().endswith(instead), "what to do instead, as one can paste it"
     verified = amptui("restore", "last", "--verify")
     assert verified.code == 0
     report = amptui("report", "last", "--format", "json")

@@ -21,7 +21,7 @@ from amptui.session.checking import check as run_check
 from amptui.session.death import EngineDeath
 from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
-from amptui.session.paths import create_session
+from amptui.session.paths import create_session, name_of
 from amptui.session.state import SessionState
 from amptui.spec.error import SpecError
 from amptui.spec.policies import parse_policies
@@ -52,7 +52,7 @@ def _judged(
     policies: Sequence[Mapping[str, object]],
 ) -> int:
     """Runs the check, prints its account as it goes, and writes the JSON however it ends."""
-    account = Account(Paper(stderr=given.json == "-"), spec=given.spec, session=folder.session_id, ascii=given.ascii)
+    account = Account(Paper(stderr=given.json == "-"), spec=given.spec, session=name_of(folder), ascii=given.ascii)
     latest = SessionState()
 
     def on_event(event: Event | EngineDeath, state: SessionState) -> None:

@@ -14,7 +14,7 @@ from amptui.ui.screen_settings import ScreenSettings
 
 
 def run(given: argparse.Namespace) -> int:
-    return on_screen(given, lambda screen: commands.run(run_settings(given), screen))
+    return on_screen(given, lambda screen: commands.run(run_settings(given), screen, spec=given.spec))
 
 
 def attach(given: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from amptui.report.restored import say_exported, say_verified
 from amptui.report.told_replay import list_retained, say_replayed
 from amptui.session.errors import CheckpointDamaged, SessionError
 from amptui.session.exporting import export_case
-from amptui.session.paths import find_session
+from amptui.session.paths import find_session, name_of
 from amptui.session.recalling import named_case, opened_with, replay_case, retained_cases
 from amptui.session.restore import export, verify
 from amptui.text import safe_text
@@ -41,7 +41,7 @@ def replay(given: argparse.Namespace) -> int:
     try:
         folder = find_session(given.session)
         if given.case is None:
-            print(list_retained(folder.session_id, retained_cases(folder)))
+            print(list_retained(name_of(folder), retained_cases(folder)))
             return 0
         if given.export is not None:
             kept = named_case(folder, given.case)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amptui.protocol.events import CaseReplayed, CaseRetained
-from amptui.report.figures import size
+from amptui.report.figures import shell_word, size
 from amptui.text import safe_text
 
 _OUTCOMES = {
@@ -23,7 +23,7 @@ def list_retained(session: str, cases: Sequence[CaseRetained]) -> str:
         f"{safe_text(one.id)}   step {one.step}   update {safe_text(one.update)}   {one.outcome}   {size(one.bytes)}"
         for one in cases
     ]
-    return "\n".join([*lines, "", f"amptui replay {safe_text(cases[0].id)} --session {safe_text(session)}"])
+    return "\n".join([*lines, "", f"amptui replay {safe_text(cases[0].id)} --session {shell_word(session)}"])
 
 
 def say_replayed(event: CaseReplayed) -> str:

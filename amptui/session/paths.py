@@ -47,6 +47,15 @@ def create_session(name: str, path: Path | None = None) -> SessionFolder:
     return folder
 
 
+def name_of(folder: SessionFolder) -> str:
+    """What `find_session` finds it again by, from any folder: its id if it lies in the home, else its path."""
+    try:
+        in_home = folder.path.parent == sessions_home().resolve()
+    except OSError:
+        in_home = False
+    return folder.session_id if in_home else str(folder.path)
+
+
 def list_sessions(home: Path | None = None) -> tuple[str, ...]:
     """Ids of the sessions in the home, the oldest first by name."""
     home = home or sessions_home()

@@ -55,6 +55,7 @@ def test_the_home_is_amptui_home_else_the_platforms_state_folder(home: Path, mon
 def test_a_created_session_is_found_by_every_name_it_has(home: Path) -> None:
     folder = paths.create_session("digits")
     assert folder.path.parent == home
+    assert paths.name_of(folder) == folder.session_id
     for name in (folder.session_id, folder.session_id[:-3], str(folder.path), "last"):
         assert paths.find_session(name) == folder
 
@@ -63,6 +64,7 @@ def test_a_session_elsewhere_is_the_last_one_too(home: Path, tmp_path: Path) -> 
     paths.create_session("digits")
     elsewhere = paths.create_session("digits", tmp_path / "my run")
     assert paths.find_session("last") == elsewhere
+    assert paths.find_session(paths.name_of(elsewhere)) == elsewhere
     assert paths.list_sessions() == (*paths.list_sessions(),)
     assert len(paths.list_sessions()) == 1
 
