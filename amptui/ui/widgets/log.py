@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
-from textual import events
-from textual.binding import BindingType
-
-from amptui.ui.keys import KEYS, textual_bindings
 from amptui.ui.raster.heading import heading
 from amptui.ui.raster.line import Line
 from amptui.ui.raster.log import Entry, log_lines
 from amptui.ui.theme import Look
-from amptui.ui.widgets.lines import LineWidget
+from amptui.ui.widgets.scrolling import Scrolling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +21,8 @@ class LogValue:
     total: int = 0
 
 
-class LogPane(LineWidget):
+class LogPane(Scrolling):
     """Follows the newest entry, unless scrolled back: then the entries looked at stay where they are."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [*textual_bindings([key for key in KEYS if key.group == "Move"])]
 
     def __init__(self, look: Look, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(look, id=id, classes=classes)
@@ -58,32 +51,6 @@ class LogPane(LineWidget):
         """All entries still held, not only those in view."""
         return "\n".join(f"{entry.when} {entry.text}" if entry.when else entry.text for entry in self._value.entries)
 
-    def action_up(self) -> None:
-        self._scroll(1)
-
-    def action_down(self) -> None:
-        self._scroll(-1)
-
-    def action_page_up(self) -> None:
-        self._scroll(max(1, self.size.height - 2))
-
-    def action_page_down(self) -> None:
-        self._scroll(-max(1, self.size.height - 2))
-
-    def action_top(self) -> None:
-        self._scroll(len(self._value.entries))
-
-    def action_bottom(self) -> None:
-        self._scroll(-self._back)
-
-    def _scroll(self, lines: int) -> None:
-        self._back = max(0, self._back + lines)
+    def _move(self, lines: int) -> None:
+        self._back = max(0, self._back - lines)
         self.redraw()
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self._scroll(3)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self._scroll(-3)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Region
 from textual.pilot import Pilot
 
@@ -27,6 +28,7 @@ from amptui.ui.widgets.plot import PlotPane, PlotValue
 from amptui.ui.widgets.table import TablePane
 from amptui.ui.widgets.text import TextPane, TextValue
 from amptui.ui.widgets.timeline import TimelinePane, TimelineValue
+from amptui.ui.widgets.told import ToldPane
 
 PAYLOADS = ["\x1b[2J", "\x1b]0;owned\x07", "\x1b]52;c;Zm9v\x07", "\x9b31m", "\u202egnp", "a\rb", "[red]x[/red]"]
 COLUMNS = (TableColumn(title="layer", cut="start"), TableColumn(title="norm", width=8, align="right"))
@@ -302,6 +304,49 @@ def test_text_scrolls_says_how_much_is_left_and_starts_over_with_another_title()
         pane.show(TextValue(title="other", paragraphs=[paragraph("short")]))
         await pilot.pause()
         assert screen(pane)[1].startswith("short")
+
+    run(pane, script)
+
+
+def text_of(lines: int) -> LineWidget:
+    pane = TextPane(Look())
+    pane.show(TextValue(title="t", paragraphs=[paragraph(f"line {number}.") for number in range(lines)]))
+    return pane
+
+
+def told_of(lines: int) -> LineWidget:
+    pane = ToldPane(Look())
+    pane.show("t", [], lambda page: [page.line(f"line {number}.", indent=0) for number in range(lines)])  # type: ignore[arg-type, return-value]
+    return pane
+
+
+def log_of(lines: int) -> LineWidget:
+    pane = LogPane(Look())
+    pane.show(LogValue(title="t", entries=[Entry(f"line {number}.") for number in range(lines)], total=lines))
+    return pane
+
+
+@pytest.mark.parametrize("made", [text_of, told_of, log_of])
+def test_all_that_scrolls_scrolls_alike_by_keys_and_wheel(made: Callable[[int], LineWidget]) -> None:
+    pane = made(50)
+
+    def first() -> int:
+        return int(screen(pane)[1].split()[1].rstrip("."))
+
+    async def script(pilot: Pilot[None]) -> None:
+        pane.focus()
+        await pilot.press("g")
+        assert first() == 0
+        await pilot.press("j", "pagedown", "k")
+        assert first() == 10
+        await pilot.press("G")
+        assert first() == 39
+        await pilot.press("pageup")
+        assert first() == 29
+        for event, expected in ((MouseScrollDown, 32), (MouseScrollUp, 29)):
+            pane.post_message(event(pane, 1, 1, 0, 0, 0, False, False, False))
+            await pilot.pause()
+            assert first() == expected
 
     run(pane, script)
 
