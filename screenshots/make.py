@@ -22,11 +22,23 @@ sys.path.insert(0, str(HERE.parent))
 os.environ["TEXTUAL_COLOR_SYSTEM"] = "256"
 
 from amptui.protocol.codec import decode, encode  # noqa: E402
-from amptui.protocol.commands import Advance, Command, Condition, Continue, LockCriteria, RunBaseline, RunTrial  # noqa: E402
+from amptui.protocol.commands import (  # noqa: E402
+    Advance,
+    Command,
+    Condition,
+    Continue,
+    FindCases,
+    LockCriteria,
+    Measure,
+    MeasureSeeds,
+    RunBaseline,
+    RunTrial,
+)
 from amptui.protocol.events import Event, Paused, Progressed, StageEnded  # noqa: E402
 from amptui.session.checking import open_command  # noqa: E402
 from amptui.session.folder import SessionFolder  # noqa: E402
 from amptui.session.process import EngineProcess  # noqa: E402
+from amptui.spec.policies import coarsest  # noqa: E402
 from amptui.spec.run_settings import RunSettings  # noqa: E402
 from amptui.spec.settings import settings_for  # noqa: E402
 from amptui.ui.theme import Look  # noqa: E402
@@ -59,6 +71,11 @@ PICTURES = (
     Picture("explained", "stepped", ["4", "x"], size=(120, 40)),
     Picture("skip", "skip", ["4"], until="Paused"),
     Picture("verdict", "digits", ["5"]),
+    Picture("measure", "policies", ["6"]),
+    Picture("measure-wide", "policies", ["6"], size=(120, 40)),
+    Picture("plan", "digits", ["3", "p"], until="StageEnded", which=1),
+    Picture("report", "policies", ["7"]),
+    Picture("cases", "cases", ["f"]),
     Picture("rejected", "diabetes", ["5"], size=(120, 40)),
     Picture("diagnosis", "diabetes", ["5", "d"], size=(100, 34)),
     Picture("gan", "gan", ["4"], size=(120, 40), until="TrialDone"),
@@ -72,6 +89,20 @@ RECORDINGS: dict[str, tuple[str, dict[str, object], tuple[Command, ...]]] = {
     "digits": ("digits", {}, _THROUGH),
     "diabetes": ("diabetes", {}, _THROUGH),
     "gan": ("gan", {}, _THROUGH),
+    "policies": (
+        "digits",
+        {},
+        (
+            RunBaseline(),
+            LockCriteria(),
+            RunTrial(policy={"dtype": "float16"}, planned=True),
+            RunTrial(policy={"dtype": "bfloat16"}, planned=True),
+            Measure(trial=1),
+            Measure(trial=2),
+            MeasureSeeds(),
+        ),
+    ),
+    "cases": ("digits", {}, (FindCases(),)),
     "stepped": (
         "digits",
         {},
@@ -105,7 +136,8 @@ def record(name: str) -> None:
     with tempfile.TemporaryDirectory() as home:
         folder = SessionFolder.create(Path(home) / "session")
         with EngineProcess.start(sys.executable, folder, on_disconnect="stop") as engine:
-            for command in (open_command(settings), *commands):
+            tried = [command.policy for command in commands if isinstance(command, RunTrial) and command.policy]
+            for command in (open_command(settings, criteria_dtype=coarsest(tried)), *commands):
                 engine.send(command)
                 while True:
                     event = engine.receive(60.0)

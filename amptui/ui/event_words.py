@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from amptui.findings.policies import policy_name
 from amptui.findings.words import counted, scale_text
 from amptui.protocol import events as told
 from amptui.protocol.events import Event
@@ -96,6 +97,16 @@ def _verdict(event: told.VerdictReached, _state: SessionState) -> Entry:
     return Entry(f"verdict of trial {event.trial}: {event.verdict}", _VERDICTS[event.verdict])
 
 
+def _measured(event: told.Measured, _state: SessionState) -> Entry:
+    said = "; ".join(claim.words for claim in event.claims) or "its cases are not the accepted ones"
+    return Entry(f"{policy_name(event.policy)} measured: {said}")
+
+
+def _found(event: told.CasesFound, _state: SessionState) -> Entry:
+    written = f", written to {place(event.path)}" if event.path is not None else ""
+    return Entry(f"{counted(len(event.found), 'case')} found in {counted(event.samples, 'sample')}{written}")
+
+
 _WORDS: Mapping[type[Event], Callable[[Any, SessionState], Entry | None]] = {
     told.EngineStarted: _started,
     told.ProjectOpened: lambda event, _state: Entry(f"project {name(event.name)} opened"),
@@ -119,6 +130,9 @@ _WORDS: Mapping[type[Event], Callable[[Any, SessionState], Entry | None]] = {
     told.Cancelled: lambda event, _state: Entry(f"{event.stage} ended early", "warn"),
     told.FellBack: _fell_back,
     told.VerdictReached: _verdict,
+    told.Measured: _measured,
+    told.SeedsMeasured: lambda event, _state: Entry(f"FP32 run under {counted(event.seeds, 'other seed')}"),
+    told.CasesFound: _found,
     told.EngineFailed: lambda event, _state: Entry(f"the engine met an error: {event.message}", "bad"),
     told.Goodbye: lambda event, _state: Entry(f"the engine ended: {event.why}"),
 }

@@ -104,6 +104,8 @@ def _recorded(now: Situation) -> Guidance:
 def _after_death(now: Situation) -> str:
     if not now.can_restart:
         return "o shows its last output, 7 how to get the checkpoint as a file, q leaves."
+    if now.page == "report":
+        return "c writes the report of what was recorded. N: new engine. o: its last output."
     if now.state.checkpoints:
         return "F: new engine and back to the checkpoint. N: new engine. o: its last output."
     return "N starts a new engine, o shows its last output, q leaves."

@@ -71,7 +71,7 @@ def at_measure(now: Situation) -> Guidance:
         return Guidance(f"{policy} was accepted. Next: what it brings in time and memory.", press)
     measured = state.measured.get(reached.trial)
     if measured is not None:
-        return Guidance("Measured, with the noise of equal runs beside it. Next: the report.", press, "good")
+        return Guidance("Measured, with the noise of equal runs beside it. Next: the report.", press)
     if reached.verdict != "accept":
         words = f"Nothing is measured: the verdict is {reached.verdict}, and only what holds is worth measuring."
         return Guidance(words, press, ROLES[reached.verdict])

@@ -47,6 +47,7 @@ def saves_memory() -> tuple[Claim, ...]:
         (Policy(scaler=None), "float16@none"),
         (Policy(dtype="bf16", scaler=Scaler(init_scale=8.0)), "bfloat16@2^3"),
         (Policy(dtype="bf16", scaler=None), "bfloat16"),
+        (Policy(fp32_regions=("head",)), "float16 with 1 FP32 region"),
     ],
 )
 def test_a_policys_name_tells_it_from_others(policy: Policy, expected: str) -> None:

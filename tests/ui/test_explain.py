@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from amptui.ui.explain import explanation
-from amptui.ui.moves import STAGES, Page, Situation
+from amptui.ui.moves import Situation
+from amptui.ui.pages import STAGES, Page
 from tests.ui.test_moves import ACCEPTED
 
 TEACHES: dict[Page, tuple[str, ...]] = {

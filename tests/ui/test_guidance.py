@@ -14,7 +14,8 @@ from amptui.text import display_width
 from amptui.ui import bars
 from amptui.ui.guidance import guidance
 from amptui.ui.keys import KEYS, shown
-from amptui.ui.moves import STAGES, Page, Situation, active, next_stage
+from amptui.ui.moves import Situation, active, next_stage
+from amptui.ui.pages import STAGES, Page
 from amptui.ui.raster.glyphs import ASCII, UNICODE
 from tests.report import measured, sessions
 from tests.report.stages import (

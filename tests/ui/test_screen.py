@@ -233,6 +233,16 @@ def test_stages_6_and_7_show_what_was_measured_and_the_code() -> None:
     on_screen(measured.side_by_side(), script, size=(120, 40))
 
 
+def test_what_was_measured_stands_in_the_log() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "v")
+        await seen(
+            app, pilot, "float16 measured: 2.00 times as fast", "3 other seeds", "2 cases found in 1,280 samples"
+        )
+
+    on_screen((*measured.side_by_side(), measured.FOUND), script, size=(120, 40))
+
+
 def test_the_keys_behind_the_verdict_send_their_commands() -> None:
     events = measured.side_by_side(measure=False)
     assert sent_by(events, "6", "c") == [Measure(trial=2)]
