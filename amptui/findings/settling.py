@@ -68,11 +68,20 @@ def too_few(counts: UpdateCounts, without_gradient: int = 0) -> bool:
 
 
 def updates_fail(evidence: TrialEvidence, name: str) -> bool:
-    """Whether the share of applied updates of this update is a reason to blame the scale (see `ORDINARY_SKIPS`)."""
+    """Whether the share of applied updates of this update is a reason to blame the scale (see `ORDINARY_SKIPS`).
+
+    Iterations that were held back for another reason are not the scale's doing: that reason is a fault of its own.
+    """
     counts = counts_of(name, evidence.counts)
     if counts is None:
         return False
     idle = idle_in_fp32(evidence, name)
+    others = [trip for trip in evidence.trips if trip.update == name and not settles(trip)]
     if too_few(counts, idle):
-        return counts.skipped > ORDINARY_SKIPS
-    return applied_share(counts, evidence.iterations, idle) < evidence.criteria.applied_share
+        skips = counts.skipped - sum(trip.count for trip in others if trip.found_inf)
+        wanted = counts.iterations - min(counts.without_gradient, idle) - sum(trip.count for trip in others)
+        return skips > ORDINARY_SKIPS and counts.applied < FEWEST_APPLIED * wanted
+    first = counts.first_applied or 0
+    later = sum(trip.count for trip in others if trip.last_step > first)
+    asked = max(counts.applied, counted_iterations(counts, evidence.iterations, idle) - later)
+    return counts.applied < evidence.criteria.applied_share * asked

@@ -148,6 +148,20 @@ def test_a_skip_that_a_lower_scale_mends_is_a_fault_only_where_updates_are_missi
     assert (finding.severity, finding.kind, finding.stage) == (severity, "scaler", "gradient")
 
 
+def test_updates_lost_to_another_fault_are_not_blamed_on_a_scale_that_settles():
+    overflow = trip("bad_loss", step=12, count=3, last_step=14)
+    after_it = counts(applied=15, skipped=5, first_applied=2, changed=15)
+    findings = diagnose(trial(trips=(trip(), overflow), counts=(after_it,)))
+    assert [(f.severity, f.kind) for f in findings] == [("fault", "overflow"), ("notice", "scaler")]
+
+
+def test_a_scale_that_starves_an_update_is_blamed_beside_another_fault():
+    overflow = trip("bad_loss", step=3, count=1, last_step=3)
+    starved = counts(applied=2, skipped=18, first_applied=17, changed=2)
+    findings = diagnose(trial(trips=(trip(count=17, last_step=19), overflow), counts=(starved,)))
+    assert [(f.severity, f.kind) for f in findings] == [("fault", "scaler"), ("fault", "overflow")]
+
+
 def test_settling_says_which_scale_fits_and_how_many_skips_it_takes():
     [finding] = diagnose(settled())
     said = " ".join(finding.evidence)
