@@ -117,6 +117,13 @@ class _TooSmall(LineWidget, can_focus=False):
         return centred(too_small(size.width, size.height) or "", width, height, "warn")
 
 
+class _Nothing(LineWidget, can_focus=False):
+    """Where there is no page yet: empty, without a colour of the framework's own."""
+
+    def draw(self, width: int, height: int) -> tuple[Line, ...]:
+        return tuple(blank(width) for _ in range(height))
+
+
 class MainScreen(FrugalScreen):
     """Mounts pages as they are asked for and keeps them; `show` paints the page looked at and the lines around it.
 
@@ -142,7 +149,8 @@ class MainScreen(FrugalScreen):
         yield Bar(self.look, id="title")
         yield Bar(self.look, id="stages")
         with Container(id="body"):
-            yield ContentSwitcher(id="switcher")
+            with ContentSwitcher(id="switcher", initial="nothing"):
+                yield _Nothing(self.look, id="nothing")
             yield TextPane(self.look, id="explain")
         yield TextPane(self.look, id="guidance")
         yield _Line(self.look, id="footer")

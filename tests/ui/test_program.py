@@ -292,7 +292,7 @@ def test_where_no_screen_can_be_drawn_one_sentence_says_what_to_do(
         assert program.end() == 2
         text = " ".join(program.written.decode().split())
         assert says in text
-        assert "amptui check SPEC" in text
+        assert f"with the same options: amptui check {home / 'tiny.py'}:project" in text
         assert not (home / "home").exists()
 
 

@@ -56,5 +56,5 @@ def test_the_themes_are_those_that_there_are() -> None:
 
 def test_options_override_the_file() -> None:
     base = ScreenSettings(theme="light", paints=4.0, keys={"phase": "P"})
-    over = base.overridden_by(ScreenSettings(theme="dark", keys={"copy": "Y"}))
-    assert (over.theme, over.paints, over.keys) == ("dark", 4.0, {"phase": "P", "copy": "Y"})
+    over = base.overridden_by(ScreenSettings(theme="dark", keys={"copy": "ctrl+y"}))
+    assert (over.theme, over.paints, over.keys) == ("dark", 4.0, {"phase": "P", "copy": "ctrl+y"})
