@@ -8,13 +8,12 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
+from typing import TypeAlias
 
 import amptui
 
 FAILED = 2
 INTERRUPTED = 130
-
-_SESSION = "a session's id, the beginning of one, its folder, or last: the newest that run or check opened a project in"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,16 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _command(module: str, name: str) -> Callable[[argparse.Namespace], int]:
-    """A command by its place in `amptui.commands`, imported when it runs: `amptui --version` answers at once."""
-
-    def command(given: argparse.Namespace) -> int:
-        function: Callable[[argparse.Namespace], int] = getattr(import_module(f"amptui.commands.{module}"), name)
-        return function(given)
-
-    return command
-
-
 def _open_standard_descriptors() -> None:
     """A descriptor that is closed would be given to the next file: what is printed must not land there."""
     for descriptor in range(3):
@@ -66,6 +55,9 @@ def _print_nothing_more() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # argparse has no public name for it
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="amptui",
@@ -74,84 +66,109 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"amptui {amptui.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _add_run(commands)
-    _add_check(commands)
-    _add_attach(commands)
-    _add_open(commands)
-    _add_sessions(commands)
-    _add_inspect(commands)
-    _add_report(commands)
-    _add_restore(commands)
-    _add_new(commands)
-    _add_replay(commands)
-    _add_cases(commands)
-    _add_paths(commands)
-    _add_doctor(commands)
+    for add in (
+        _add_run,
+        _add_check,
+        _add_attach,
+        _add_open,
+        _add_sessions,
+        _add_inspect,
+        _add_report,
+        _add_restore,
+        _add_new,
+        _add_replay,
+        _add_cases,
+        _add_paths,
+        _add_doctor,
+    ):
+        add(commands)
     return parser
 
 
-def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    run = commands.add_parser(
-        "run",
-        help="the guided trial on the screen, from project to verdict, with one key back",
-        description="Leads through FP32 baseline, locked criteria and a guarded trial to a verdict, on the screen.",
-        allow_abbrev=False,
+def _add(
+    commands: _Commands,
+    name: str,
+    place: str,
+    help: str,  # noqa: A002 - argparse calls it so
+    description: str | None = None,
+) -> argparse.ArgumentParser:
+    """A command; `place` is its function, `module.name` in `amptui.commands`.
+
+    The module is imported when the command runs: `amptui --version` answers at once.
+    """
+    module, _, function = place.partition(".")
+
+    def command(given: argparse.Namespace) -> int:
+        run: Callable[[argparse.Namespace], int] = getattr(import_module(f"amptui.commands.{module}"), function)
+        return run(given)
+
+    parser = commands.add_parser(name, help=help, description=description, allow_abbrev=False)
+    parser.set_defaults(command=command)
+    return parser
+
+
+# What several commands share.
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    """An option overrides amptui.yaml, which overrides the project."""
+    parser.add_argument("spec", metavar="SPEC", help="package.module:attr, path/to/file.py:attr, or an amptui.yaml")
+    parser.add_argument("--dtype", metavar="DTYPE", help="float16 (fp16) or bfloat16 (bf16)")
+    parser.add_argument("--device", metavar="DEVICE", help="where to run, such as cuda:0; nothing is moved without it")
+    parser.add_argument("--iterations", type=int, metavar="N", help="windows of the training stretch")
+    parser.add_argument("--session", metavar="DIR", help="a new folder for the session's files")
+    _add_python(parser)
+
+
+def _add_python(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--python", metavar="PATH", help="the project's own interpreter")
+
+
+def _add_session(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "session",
+        metavar="SESSION",
+        help="a session's id, the beginning of one, its folder, or last: the newest that run or check opened a "
+        "project in",
     )
-    _add_run_options(run)
-    _add_screen_options(run)
-    run.set_defaults(command=_command("screens", "run"))
 
 
-def _add_attach(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    attach = commands.add_parser("attach", help="take up a session whose engine waits", allow_abbrev=False)
-    attach.add_argument(
-        "session", metavar="SESSION", nargs="?", default="last", help="as for open; without it the newest that waits"
-    )
-    attach.add_argument("--take-over", action="store_true", help="put out a client that is attached now")
-    _add_screen_options(attach)
-    attach.set_defaults(command=_command("screens", "attach"))
-
-
-def _add_open(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    opened = commands.add_parser("open", help="look at a recorded session, without torch", allow_abbrev=False)
-    opened.add_argument("session", metavar="SESSION", help=_SESSION)
-    _add_screen_options(opened)
-    opened.set_defaults(command=_command("screens", "open_recorded"))
+def _add_ascii(parser: argparse.ArgumentParser, what: str) -> None:
+    # None where it is not given: the configuration file may then say it
+    parser.add_argument("--ascii", action="store_true", default=None, help=f"plain ASCII {what}")
 
 
 def _add_screen_options(parser: argparse.ArgumentParser) -> None:
     """How the screen looks; the configuration file (`amptui paths`) gives what is not given here."""
     parser.add_argument("--theme", choices=("dark", "light", "plain"), help="colours; NO_COLOR always means plain")
-    parser.add_argument("--ascii", action="store_true", default=None, help="plain ASCII marks and plots")
+    _add_ascii(parser, "marks and plots")
     parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     parser.add_argument("--paints", type=float, metavar="N", help="paints a second, at most (default 8, over SSH 4)")
 
 
-def _add_sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    sessions = commands.add_parser("sessions", help="list the sessions", allow_abbrev=False)
-    sessions.set_defaults(command=_command("setup", "sessions"))
+# The commands.
 
 
-def _add_paths(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    paths = commands.add_parser("paths", help="where everything is kept", allow_abbrev=False)
-    paths.set_defaults(command=_command("setup", "paths"))
-
-
-def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    doctor = commands.add_parser(
-        "doctor", help="what this terminal, torch and device can do, and what not", allow_abbrev=False
+def _add_run(commands: _Commands) -> None:
+    run = _add(
+        commands,
+        "run",
+        "screens.run",
+        "the guided trial on the screen, from project to verdict, with one key back",
+        "Leads through FP32 baseline, locked criteria and a guarded trial to a verdict, on the screen.",
     )
-    doctor.add_argument("--python", metavar="PATH", help="the project's own interpreter")
-    doctor.set_defaults(command=_command("setup", "doctor"))
+    _add_run_options(run)
+    _add_screen_options(run)
 
 
-def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    check = commands.add_parser(
+def _add_check(commands: _Commands) -> None:
+    check = _add(
+        commands,
         "check",
-        help="judge a project: FP32 baseline, locked criteria, guarded trial, verdict",
-        description="Takes a project through true-FP32 baseline, locked criteria and guarded trial to a verdict. "
+        "check.check",
+        "judge a project: FP32 baseline, locked criteria, guarded trial, verdict",
+        "Takes a project through true-FP32 baseline, locked criteria and guarded trial to a verdict. "
         "Exit codes: 0 accept, 1 reject, 3 inconclusive, 2 anything that kept it from judging, 130 interrupted.",
-        allow_abbrev=False,
     )
     _add_run_options(check)
     check.add_argument(
@@ -159,28 +176,37 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     check.add_argument("--measure", action="store_true", help="time every accepted policy against FP32 afterwards")
     check.add_argument("--json", metavar="FILE", help="write the result here, on every exit (- is standard output)")
-    check.add_argument("--ascii", action="store_true", help="plain ASCII marks")
-    check.set_defaults(command=_command("check", "check"))
+    _add_ascii(check, "marks")
 
 
-def _add_run_options(parser: argparse.ArgumentParser) -> None:
-    """What `run` and `check` share; an option overrides amptui.yaml, which overrides the project."""
-    parser.add_argument("spec", metavar="SPEC", help="package.module:attr, path/to/file.py:attr, or an amptui.yaml")
-    parser.add_argument("--dtype", metavar="DTYPE", help="float16 (fp16) or bfloat16 (bf16)")
-    parser.add_argument("--device", metavar="DEVICE", help="where to run, such as cuda:0; nothing is moved without it")
-    parser.add_argument("--iterations", type=int, metavar="N", help="windows of the training stretch")
-    parser.add_argument("--session", metavar="DIR", help="a new folder for the session's files")
-    parser.add_argument("--python", metavar="PATH", help="the project's own interpreter")
+def _add_attach(commands: _Commands) -> None:
+    attach = _add(commands, "attach", "screens.attach", "take up a session whose engine waits")
+    attach.add_argument(
+        "session", metavar="SESSION", nargs="?", default="last", help="as for open; without it the newest that waits"
+    )
+    attach.add_argument("--take-over", action="store_true", help="put out a client that is attached now")
+    _add_screen_options(attach)
 
 
-def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    inspect = commands.add_parser(
+def _add_open(commands: _Commands) -> None:
+    opened = _add(commands, "open", "screens.open_recorded", "look at a recorded session, without torch")
+    _add_session(opened)
+    _add_screen_options(opened)
+
+
+def _add_sessions(commands: _Commands) -> None:
+    _add(commands, "sessions", "setup.sessions", "list the sessions")
+
+
+def _add_inspect(commands: _Commands) -> None:
+    inspect = _add(
+        commands,
         "inspect",
-        help="a checkpoint's scaler state, and what is missing for an exact resume; without torch",
-        description="Tells what a checkpoint holds without importing torch and without running anything in it; with "
+        "inspect.inspect",
+        "a checkpoint's scaler state, and what is missing for an exact resume; without torch",
+        "Tells what a checkpoint holds without importing torch and without running anything in it; with "
         "two, what happened between them. On a terminal it opens as a screen. "
         "Exit codes: 0 read and no fault, 1 a fault, 2 nothing readable.",
-        allow_abbrev=False,
     )
     inspect.add_argument("path", metavar="PATH", help="a file or a folder")
     inspect.add_argument("second", metavar="PATH2", nargs="?", help="a later checkpoint to compare with")
@@ -192,74 +218,81 @@ def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     inspect.add_argument("--values", action="store_true", help="read all tensor data, also of large files")
     inspect.add_argument("--plain", action="store_true", help="print instead of opening a screen")
     _add_screen_options(inspect)
-    inspect.set_defaults(command=_command("inspect", "inspect"))
 
 
-def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    report = commands.add_parser(
+def _add_report(commands: _Commands) -> None:
+    report = _add(
+        commands,
         "report",
-        help="write a recorded session down: verdict, findings, plots, code to paste",
-        description="Writes what a session recorded as Markdown, as one HTML file without scripts, or as JSON. None of "
+        "sessions.report",
+        "write a recorded session down: verdict, findings, plots, code to paste",
+        "Writes what a session recorded as Markdown, as one HTML file without scripts, or as JSON. None of "
         "the project is run; torch is not needed. Exit codes: 0 written, 2 nothing to report.",
-        allow_abbrev=False,
     )
-    report.add_argument("session", metavar="SESSION", help=_SESSION)
+    _add_session(report)
     report.add_argument(
         "--format", choices=("md", "html", "json"), help="without it FILE's ending decides; Markdown if that does not"
     )
     report.add_argument(
         "-o", "--output", metavar="FILE", help="the file to write; without it, or as -, standard output"
     )
-    report.set_defaults(command=_command("sessions", "report"))
 
 
-def _add_restore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    restore = commands.add_parser(
+def _add_restore(commands: _Commands) -> None:
+    restore = _add(
+        commands,
         "restore",
-        help="give back a session's FP32 checkpoint, verified bit for bit",
-        description="Verifies the SHA-256 of every tensor of a session's FP32 checkpoint and copies it to a file that "
+        "sessions.restore",
+        "give back a session's FP32 checkpoint, verified bit for bit",
+        "Verifies the SHA-256 of every tensor of a session's FP32 checkpoint and copies it to a file that "
         "torch.load(FILE, weights_only=True) reads. Exit codes: 0 done, 1 damaged, 2 nothing to restore.",
-        allow_abbrev=False,
     )
-    restore.add_argument("session", metavar="SESSION", help=_SESSION)
+    _add_session(restore)
     restore.add_argument("-o", "--output", metavar="FILE", help="where to write the checkpoint")
     restore.add_argument("--verify", action="store_true", help="only check every byte of every checkpoint")
     restore.add_argument("--force", action="store_true", help="overwrite FILE")
-    restore.set_defaults(command=_command("sessions", "restore"))
 
 
-def _add_new(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    new = commands.add_parser("new", help="write a commented project file to start from", allow_abbrev=False)
+def _add_new(commands: _Commands) -> None:
+    new = _add(commands, "new", "setup.new", "write a commented project file to start from")
     new.add_argument("file", metavar="FILE", help="the Python file to write; it must not exist")
-    new.set_defaults(command=_command("setup", "new"))
 
 
-def _add_replay(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    replay = commands.add_parser(
+def _add_replay(commands: _Commands) -> None:
+    replay = _add(
+        commands,
         "replay",
-        help="run a retained failing iteration once more, traced; or list them",
-        description="Replays a retained case on its own weights, batches and random state, and says where it fails and "
+        "sessions.replay",
+        "run a retained failing iteration once more, traced; or list them",
+        "Replays a retained case on its own weights, batches and random state, and says where it fails and "
         "what mends it. Exit codes: 0 fixed (or listed), 1 it still fails, 2 it could not be replayed.",
-        allow_abbrev=False,
     )
     replay.add_argument("case", metavar="CASE", nargs="?", help="a retained case; without it, they are listed")
     replay.add_argument(
         "--session", metavar="SESSION", default="last", help="the session that retained it, as for report (last)"
     )
     replay.add_argument("--export", metavar="DIR", help="write it to a new folder, with a script that needs no amptui")
-    replay.set_defaults(command=_command("sessions", "replay"))
 
 
-def _add_cases(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    cases = commands.add_parser(
+def _add_cases(commands: _Commands) -> None:
+    cases = _add(
+        commands,
         "cases",
-        help="find inputs worth being a case: the smallest margins, the extremes",
-        description="Runs FP32 over the project's batches and proposes the smallest margins as boundary cases, and the "
+        "cases.cases",
+        "find inputs worth being a case: the smallest margins, the extremes",
+        "Runs FP32 over the project's batches and proposes the smallest margins as boundary cases, and the "
         "largest activations, the longest, the empty and the fully masked input as edge cases. Exit codes: 0 found, "
         "2 anything that kept it from looking.",
-        allow_abbrev=False,
     )
     _add_run_options(cases)
     cases.add_argument("-o", "--output", metavar="FILE", help="write them here, for torch.load")
     cases.add_argument("--boundary", type=int, default=5, metavar="N", help="how many boundary cases at most (5)")
-    cases.set_defaults(command=_command("cases", "cases"))
+
+
+def _add_paths(commands: _Commands) -> None:
+    _add(commands, "paths", "setup.paths", "where everything is kept")
+
+
+def _add_doctor(commands: _Commands) -> None:
+    doctor = _add(commands, "doctor", "setup.doctor", "what this terminal, torch and device can do, and what not")
+    _add_python(doctor)
