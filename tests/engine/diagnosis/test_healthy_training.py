@@ -13,23 +13,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from amptui import Case, Criteria, Policy, Project, Scaler, Update
-from tests.engine.diagnosis.told import Batch, Net, ask, batches, brief, rows, trained
+from tests.engine.diagnosis.healthy import Healthy, default_scaler
+from tests.engine.diagnosis.told import Batch, Net, batches, rows, trained
 
-TABLE: dict[str, Callable[[str], Project]] = {}
-
-
-def healthy(make: Callable[[str], Project]) -> Callable[[str], Project]:
-    TABLE[make.__name__] = make
-    return make
-
-
-def long() -> list[Batch]:
-    """Enough batches for a default scale to settle and most updates to be applied."""
-    return batches(16)
-
-
-def default_scaler(dtype: str) -> Scaler | None:
-    return Scaler() if dtype == "float16" else None
+healthy = Healthy()
 
 
 # The scale
@@ -226,9 +213,6 @@ def region_that_casts(dtype: str) -> Project:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", list(TABLE))
+@pytest.mark.parametrize("name", list(healthy))
 def test_no_false_alarm(name: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = ask(TABLE[name](dtype), tmp_path, monkeypatch)
-    told = "\n".join(map(brief, answer.findings))
-    assert not answer.faults, told
-    assert answer.reached.verdict == "accept", f"{answer.reached.words}\n{told}"
+    healthy.check(name, dtype, tmp_path, monkeypatch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,23 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from amptui import Criteria, Project, Scaler
-from tests.engine.diagnosis.told import Batch, Net, argmax, ask, batches, brief, evaluated, rows, trained
+from tests.engine.diagnosis.healthy import Healthy, default_scaler, long
+from tests.engine.diagnosis.told import Batch, Net, argmax, batches, evaluated, rows, trained
 
-TABLE: dict[str, Callable[[str], Project]] = {}
-
-
-def healthy(make: Callable[[str], Project]) -> Callable[[str], Project]:
-    TABLE[make.__name__] = make
-    return make
-
-
-def long() -> list[Batch]:
-    """Enough batches for a default scale to settle and most updates to be applied."""
-    return batches(16)
-
-
-def default_scaler(dtype: str) -> Scaler | None:
-    return Scaler() if dtype == "float16" else None
+healthy = Healthy()
 
 
 # Infinities that are meant
@@ -250,9 +236,6 @@ def training_that_wanders_off_by_rounding(dtype: str) -> Project:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", list(TABLE))
+@pytest.mark.parametrize("name", list(healthy))
 def test_no_false_alarm(name: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = ask(TABLE[name](dtype), tmp_path, monkeypatch)
-    told = "\n".join(map(brief, answer.findings))
-    assert not answer.faults, told
-    assert answer.reached.verdict == "accept", f"{answer.reached.words}\n{told}"
+    healthy.check(name, dtype, tmp_path, monkeypatch)
