@@ -9,12 +9,11 @@ state of a session and are committed before they are acknowledged; the others ar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from amptui.findings.evidence import TensorDifference
 from amptui.findings.finding import Finding
-from amptui.findings.judgement import Proposal, Row, ScaleCourse, UpdateCounts, Verdict
+from amptui.findings.judgement import Proposal, UpdateCounts
 from amptui.project import Criteria, Policy
 from amptui.protocol.base import Event as Event
 from amptui.protocol.facts import (
@@ -24,11 +23,8 @@ from amptui.protocol.facts import (
     Environment,
     IterationRecord,
     ModuleFacts,
-    OutputFacts,
     Pass,
-    PhaseName,
     UpdateFacts,
-    UpdateRecord,
 )
 from amptui.protocol.layers import LayersMeasured as LayersMeasured
 from amptui.protocol.measuring import CasesFound as CasesFound
@@ -39,6 +35,16 @@ from amptui.protocol.measuring import SeedsMeasured as SeedsMeasured
 from amptui.protocol.measuring import Task as Task
 from amptui.protocol.recalling import CaseReplayed as CaseReplayed
 from amptui.protocol.recalling import Diagnosed as Diagnosed
+from amptui.protocol.trying import CaseRetained as CaseRetained
+from amptui.protocol.trying import CodeFailed as CodeFailed
+from amptui.protocol.trying import FinalCaseRun as FinalCaseRun
+from amptui.protocol.trying import GuardTripped as GuardTripped
+from amptui.protocol.trying import Intervened as Intervened
+from amptui.protocol.trying import PhaseDone as PhaseDone
+from amptui.protocol.trying import TrialCaseRun as TrialCaseRun
+from amptui.protocol.trying import TrialDone as TrialDone
+from amptui.protocol.trying import TrialStarted as TrialStarted
+from amptui.protocol.trying import VerdictReached as VerdictReached
 
 StageName = Literal["project", "baseline", "criteria", "trial", "verdict", "measure", "report"]
 
@@ -206,117 +212,6 @@ class CriteriaLocked(Event):
     reason: str
     #: Whether a trial had already run when this revision was written.
     after_trial: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrialStarted(Event):
-    trial: int
-    policy: Policy
-    iterations: int
-    revision: int
-    attended: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrialCaseRun(Event):
-    """A case under the policy on the checkpoint's weights, beside the baseline."""
-
-    figures: CaseFigures
-    differences: tuple[TensorDifference, ...]
-    decision_stands: bool | None
-    baseline_decision: object = None
-    baseline_margin: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PhaseDone(Event):
-    """One phase of a guarded iteration; sent while the user steps, not while the trial runs."""
-
-    durable: ClassVar[bool] = False
-    step: int
-    update: str | None
-    phase: PhaseName
-    micro_batch: int | None
-    values: Mapping[str, float]
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GuardTripped(Event):
-    """The guard held an update back; the weights are untouched. `words` say it to a newcomer."""
-
-    record: UpdateRecord
-    words: str
-    #: Id of the retained case, or None where enough of its kind were kept.
-    retained: str | None
-    choices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaseRetained(Event):
-    id: str
-    step: int | None
-    update: str | None
-    case: str | None
-    outcome: str
-    path: str
-    bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Intervened(Event):
-    """The user did something in mid-run that an unattended run would not: the verdict is marked."""
-
-    what: str
-    step: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class CodeFailed(Event):
-    """User code raised; `under` says whether the policy or true FP32 was on."""
-
-    under: Pass
-    exception: str
-    message: str
-    where: str | None
-    module: str
-    step: int | None
-    case: str | None
-    #: The user's frames, innermost last, as `file:line in function`.
-    frames: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinalCaseRun(Event):
-    """A case after the stretch, in one of the two runs."""
-
-    run: Pass
-    figures: CaseFigures
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrialDone(Event):
-    trial: int
-    completed: bool
-    counts: tuple[UpdateCounts, ...]
-    scaler: ScaleCourse | None
-    quality: float | None
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerdictReached(Event):
-    trial: int
-    verdict: Verdict
-    #: One sentence for a newcomer.
-    words: str
-    rows: tuple[Row, ...]
-    findings: tuple[Finding, ...]
-    counts: tuple[UpdateCounts, ...]
-    scaler: ScaleCourse | None
-    fp32_regions: tuple[str, ...]
-    interventions: int
-    extremes: Mapping[str, tuple[OutputFacts, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
