@@ -21,6 +21,8 @@ _SIGNAL_WORDS = {
     "SIGHUP": "its session hung up",
     "SIGXCPU": "the limit on processor time",
 }
+_LAST_LINES = 20
+_FAULT_LINES = 8
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
 
 
@@ -108,6 +110,13 @@ def crash_lines(fault: str) -> tuple[str, ...]:
             end = next((n for n in range(start, len(lines)) if not lines[n].strip()), len(lines))
             return (*said, *lines[start:end])
     return tuple(said)
+
+
+def last_lines(printed: str, fault: str) -> tuple[str, ...]:
+    """The last lines that a process printed, and after them where it crashed by the log of its `faulthandler`."""
+    lines = [line for line in printed.replace("\r", "\n").split("\n") if line.strip()]
+    crash = crash_lines(fault)[:_FAULT_LINES]
+    return (*lines[len(crash) - _LAST_LINES :], *crash)
 
 
 def _is_library(file: str, own_code: Sequence[str]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -22,10 +21,9 @@ from amptui.protocol.greeting import Attach, Dropped, Hello, Turned, decode_gree
 from amptui.session.death import (
     EngineDeath,
     Trace,
-    command_line_of,
-    crash_lines,
     drained,
     explain,
+    last_lines,
     oom_kills,
     size_of,
     tail_of,
@@ -34,7 +32,7 @@ from amptui.session.engine_file import FAULTS, EngineFile, end_processes, read_e
 from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
 from amptui.session.launch import LaunchError, launch
-from amptui.session.lock import process_start
+from amptui.session.process_handle import ProcessHandle
 from amptui.text import safe_text
 
 __all__ = ["Detached", "EngineDeath", "EngineProcess", "EngineUnavailable"]
@@ -51,8 +49,6 @@ _REPLACED_S = 1.0
 #: How long one that has told its own failure may take to end (it ends itself after a few seconds).
 _ENDING_S = 15.0
 _POLL_S = 0.05
-_LAST_LINES = 20
-_FAULT_LINES = 8
 
 
 class EngineUnavailable(SessionError):
@@ -69,9 +65,16 @@ class EngineProcess:
     One thread may `receive` while another one calls `send`; `stop` and `close` are for when nobody receives any more.
     """
 
-    def __init__(self, folder: SessionFolder, pid: int, connection: Connection, mark: str) -> None:
+    def __init__(
+        self,
+        folder: SessionFolder,
+        process: ProcessHandle,
+        connection: Connection,
+        mark: str,
+        pipes: tuple[int, ...] = (),
+    ) -> None:
         self.folder = folder
-        self.pid = pid
+        self.pid = process.pid
         #: Events up to this sequence number are in the store already; None until the engine has said hello.
         self.history: int | None = None
         #: Sequence number of the last event received, and when anything was last heard (monotonic seconds): an engine
@@ -82,12 +85,10 @@ class EngineProcess:
         self.dropped = 0
         #: The goodbye, once it came: from then on the engine ends by itself.
         self.goodbye: Goodbye | None = None
+        self._process = process
         self._connection = connection
         self._mark = mark
-        self._child: subprocess.Popen[bytes] | None = None
-        self._pipes: tuple[int, ...] = ()
-        self._pidfd = _pidfd(pid)
-        self._start_ticks = process_start(pid)
+        self._pipes = pipes
         self._detached = False
         self._failure: str | None = None
         self._silent_since: float | None = None
@@ -117,9 +118,8 @@ class EngineProcess:
             launched = launch(python, program, options, os.environ if env is None else env)
         except LaunchError as error:
             raise EngineUnavailable(str(error)) from error
-        engine = cls(folder, launched.child.pid, launched.connection, launched.mark)
-        engine._child, engine._pipes = launched.child, launched.pipes
-        return engine
+        process = ProcessHandle(launched.child.pid, launched.child)
+        return cls(folder, process, launched.connection, launched.mark, launched.pipes)
 
     @classmethod
     def attach(cls, folder: SessionFolder, *, take_over: bool = False) -> EngineProcess:
@@ -136,7 +136,7 @@ class EngineProcess:
             connection = connect(Path(said.socket))
         except ChannelError as error:
             raise EngineUnavailable(f"the engine (process {said.pid}) cannot be reached: {error}") from error
-        engine = cls(folder, said.pid, connection, said.mark)
+        engine = cls(folder, ProcessHandle(said.pid), connection, said.mark)
         try:
             engine._pipes = said.open_pipes()
             engine._greet(take_over=take_over)
@@ -161,13 +161,7 @@ class EngineProcess:
     @property
     def alive(self) -> bool:
         """Whether the process still runs."""
-        if self._death is not None:
-            return False
-        if self._pidfd is not None:
-            return not _readable(self._pidfd, 0)
-        if self._child is not None:
-            return self._child.poll() is None
-        return process_start(self.pid) == self._start_ticks
+        return self._death is None and self._process.alive
 
     def send(self, command: Command) -> None:
         """Sends `command`; lost without a word if the engine is dying, which `receive` then tells."""
@@ -210,10 +204,10 @@ class EngineProcess:
             with suppress(KeyboardInterrupt):  # asked a second time: no more patience
                 self.send(Close())
                 if not self._ends_within(patience):
-                    self._signal_group(signal.SIGTERM)
+                    self._process.signal_group(signal.SIGTERM)
                     self._ends_within(patience)
             if self.alive:
-                self._signal_group(signal.SIGKILL)
+                self._process.signal_group(signal.SIGKILL)
                 self._ends_within(patience)
         self._ends_within(0)
         self._clear_remains()
@@ -222,9 +216,10 @@ class EngineProcess:
     def close(self) -> None:
         """Lets go of the engine; if it was started with `on_disconnect="wait"`, it finishes its phase and waits."""
         self._connection.close()
-        for descriptor in (*self._pipes, *(() if self._pidfd is None else (self._pidfd,))):
+        for descriptor in self._pipes:
             os.close(descriptor)
-        self._pipes, self._pidfd = (), None
+        self._pipes = ()
+        self._process.close()
 
     def __enter__(self) -> EngineProcess:
         return self
@@ -278,9 +273,7 @@ class EngineProcess:
             waiting.register(self._connection, select.POLLIN)
         else:
             left = min(_POLL_S, left or _POLL_S)
-        if self._pidfd is not None:
-            waiting.register(self._pidfd, select.POLLIN)
-        else:
+        if not self._process.wakes(waiting):
             left = min(_POLL_S, left or _POLL_S)
         waiting.poll(None if left is None else left * 1000)
 
@@ -290,12 +283,7 @@ class EngineProcess:
         waited = time.monotonic() - self._silent_since
         if self._failure is not None:  # it ends by itself; how long the project's threads let it live is no silence
             return waited > _ENDING_S
-        return waited > _SILENCE_S or (waited > _REPLACED_S and self._replaced_by() is not None)
-
-    def _replaced_by(self) -> str | None:
-        """The command line of the program that runs in the engine's place, if one does."""
-        running = command_line_of(self.pid)
-        return None if "bootstrap.py" in running or "--channel" in running else running
+        return waited > _SILENCE_S or (waited > _REPLACED_S and self._process.replaced_by() is not None)
 
     # --- its end ------------------------------------------------------------------------------------------------------
 
@@ -319,10 +307,9 @@ class EngineProcess:
         else:
             self._clear_remains()
             fault = tail_of(self.folder.path / FAULTS)
-            status = None if self._child is None else self._child.returncode
             how, words = explain(
                 Trace(
-                    status=status,
+                    status=self._process.status,
                     fault=fault,
                     failure=self._failure,
                     oom_kills=oom_kills() - self._oom_kills,
@@ -334,7 +321,7 @@ class EngineProcess:
     def _silence(self) -> tuple[str, str]:
         if self._failure is not None:
             return "failed", f"The engine met an error and does not end: {self._failure}"
-        running = self._replaced_by()
+        running = self._process.replaced_by()
         if running is not None:
             program = safe_text(running, 120)
             words = f"The project's code replaced the engine (process {self.pid}) by another program (exec): {program}"
@@ -343,44 +330,16 @@ class EngineProcess:
         return "silent", f"The engine (process {self.pid}) still runs, but {closed}."
 
     def _last_output(self) -> tuple[str, ...]:
-        """The last lines: what the log has, what the engine could no longer read from its pipes, where it crashed."""
-        text = tail_of(self.folder.output_log, self._log_start)
-        for descriptor in self._pipes:
-            text += drained(descriptor)
-        printed = [line for line in text.replace("\r", "\n").split("\n") if line.strip()]
-        fault = crash_lines(tail_of(self.folder.path / FAULTS))[:_FAULT_LINES]
-        return (*printed[len(fault) - _LAST_LINES :], *fault)
-
-    def _signal_group(self, number: int) -> None:
-        with suppress(OSError):
-            if os.getpgid(self.pid) == self.pid:
-                os.killpg(self.pid, number)
-            else:
-                os.kill(self.pid, number)
+        """What the log has, what the engine could no longer read from its pipes, where it crashed."""
+        printed = tail_of(self.folder.output_log, self._log_start) + "".join(map(drained, self._pipes))
+        return last_lines(printed, tail_of(self.folder.path / FAULTS))
 
     def _clear_remains(self) -> None:
-        """Ends what the engine left running. Its own group first, while its number cannot have been given away."""
-        if self._child is not None and self._child.returncode is None:
-            with suppress(OSError):
-                os.killpg(self.pid, signal.SIGKILL)
-            self._child.wait()
+        """Ends what the engine left running."""
+        self._process.reap()
         end_processes(self._mark, group=self.pid)
         said = read_engine_file(self.folder)
         if said is not None and said.mark == self._mark:
             if said.socket is not None:
                 Path(said.socket).unlink(missing_ok=True)
             EngineFile.remove(self.folder)
-
-
-def _pidfd(pid: int) -> int | None:
-    if not hasattr(os, "pidfd_open"):
-        return None
-    with suppress(OSError):
-        return os.pidfd_open(pid)
-    return None
-
-
-def _readable(descriptor: int, milliseconds: int) -> bool:
-    waiting = select.poll()
-    waiting.register(descriptor, select.POLLIN)
-    return bool(waiting.poll(milliseconds))

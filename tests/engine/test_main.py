@@ -99,8 +99,8 @@ def test_an_engine_that_nobody_comes_back_to_ends(tmp_path: Path) -> None:
     sleeper = int(receive(engine, OutputCaptured).text)
     mark = engine._mark
     engine.close()
-    assert engine._child is not None
-    engine._child.wait(10)
+    assert engine._process._child is not None
+    engine._process._child.wait(10)
 
     with Store.read(folder) as store:
         *_, last = history(store)

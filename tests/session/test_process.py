@@ -471,8 +471,8 @@ def attached(folder: SessionFolder) -> EngineProcess:
 
 def reap(engine: EngineProcess) -> None:
     """Collects the child of a client object that has let go of its engine."""
-    assert engine._child is not None
-    engine._child.wait(10)
+    assert engine._process._child is not None
+    engine._process._child.wait(10)
 
 
 def open_descriptors() -> int:
