@@ -10,6 +10,7 @@ import pytest
 from amptui.protocol import events as told
 from amptui.session.state import SessionState, reduce
 from amptui.ui.moves import LABELS, Move, Situation, active, next_move, next_stage, to_measure
+from amptui.ui.pages import Page
 from tests.report import measured
 from tests.report.stages import Told, baseline, ended, locked, opened, started, trial_started, verdict
 
