@@ -59,6 +59,8 @@ def stages(now: Situation, glyphs: Glyphs) -> Pieces:
         here = now.page == stage
         word = stage.upper() if here else stage.capitalize()
         mark, role = _mark(stage, now.state, glyphs)
+        if stage == "report" and now.written:
+            mark, role = glyphs.ok, "good"
         pieces.append((f" {number} {word}", "accent" if here else "text" if mark else "dim"))
         pieces.append((mark or " ", role))
     return pieces

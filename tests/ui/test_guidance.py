@@ -220,6 +220,14 @@ def test_a_verdicts_mark_is_its_own() -> None:
     assert marks == {"accepted": "✓", "rejected": "✗", "inconclusive": "!"}
 
 
+def test_a_written_report_is_marked() -> None:
+    now = Situation(moments(sessions.accepted())[-1], "report")
+    for written, mark in (("", " "), ("/tmp/r.html", "✓")):
+        assert "".join(text for text, _ in bars.stages(replace(now, written=written), UNICODE)).endswith(
+            f"REPORT{mark}"
+        )
+
+
 def test_starting_says_so_before_anything_is_known() -> None:
     assert "torch" in guidance(Situation(SessionState(), "project")).now
     assert guidance(Situation(reduce(SessionState(), started("project")), "project")).now
