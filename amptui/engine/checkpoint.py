@@ -103,7 +103,7 @@ def _published(folder: SessionFolder, name: str, path: Path, content: Mapping[st
     temporary, manifest_path = temporary_beside(path), path.with_suffix(".json")
     descriptor = create_file(temporary)
     try:
-        # The sums are taken and the disk works while torch writes; then what lies in the file is compared.
+        # The sums are taken and the disk works while torch writes and while what lies in the file is compared.
         written = threading.Event()
         with ThreadPoolExecutor(2) as beside:
             sums = beside.submit(storage_sums, content)
@@ -112,8 +112,8 @@ def _published(folder: SessionFolder, name: str, path: Path, content: Mapping[st
                 _save(content, descriptor)
             finally:
                 written.set()
-            record = describe(descriptor, name, str(path.relative_to(folder.path)), time.time(), sums.result())
             difference = first_difference(content, _load(descriptor))
+            record = describe(descriptor, name, str(path.relative_to(folder.path)), time.time(), sums.result())
             flushed.result()
         if difference is not None:
             what = f"checkpoint {safe_text(name)} was written, but {safe_text(difference)} reads back differently"

@@ -6,7 +6,8 @@ write into the snapshot, and it replaces flags such as `fused` behind the optimi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +69,26 @@ def put_back(node: Any) -> Any:
         node.container[:] = values
         return node.container
     return node.value if type(node.value) in _UNCHANGING else copied(node.value)
+
+
+def flat_objects(state: Mapping[Any, Any]) -> list[object] | None:
+    """Every key, container and value in a dict of dicts of tensors and numbers; None if it is anything else.
+
+    Two lists of the same objects (see `same_objects`) mean that nothing was exchanged: what a tensor holds is kept by
+    `TensorCopies`, and numbers do not change.
+    """
+    contents = [*state.values()]
+    if not set(map(type, contents)) <= {dict}:
+        return None
+    names = [name for content in contents for name in content]
+    values = [value for content in contents for value in content.values()]
+    if not all(issubclass(kind, Tensor) or kind in _UNCHANGING for kind in set(map(type, values))):
+        return None
+    return [*state, *contents, *map(len, contents), *names, *values]
+
+
+def same_objects(one: Sequence[object], other: Sequence[object] | None) -> bool:
+    return other is not None and len(one) == len(other) and all(map(operator.is_, one, other))
 
 
 def leaves(node: Any, path: str, copies: TensorCopies) -> Iterator[tuple[str, Any]]:

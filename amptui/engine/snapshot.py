@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -15,7 +14,7 @@ from torch.optim import Optimizer
 
 from amptui.engine import rng
 from amptui.engine.buffer_slots import BufferSlots
-from amptui.engine.live_tree import captured, leaves, put_back
+from amptui.engine.live_tree import captured, flat_objects, leaves, put_back, same_objects
 from amptui.engine.plain_values import same_bits
 from amptui.engine.tensor_copies import TensorCopies
 from amptui.engine.training_state import TrainingState, copied, has_extra_state, joined, load_state, state_of
@@ -205,17 +204,22 @@ class _OptimizerEntry:
     optimizer: Optimizer
     groups: Any
     state: tuple[tuple[Any, Any], ...]
+    #: The state's objects as they hung in it, where identity alone tells that none was exchanged.
+    objects: list[object] | None
     leftovers: frozenset[str]
 
     @classmethod
     def of(cls, optimizer: Optimizer, copies: TensorCopies) -> _OptimizerEntry:
         state = tuple((key, captured(value, copies)) for key, value in optimizer.state.items())
-        return cls(optimizer, captured(optimizer.param_groups, copies), state, _scaler_leftovers(optimizer))
+        groups, objects = captured(optimizer.param_groups, copies), flat_objects(optimizer.state)
+        return cls(optimizer, groups, state, objects, _scaler_leftovers(optimizer))
 
     def put_back(self) -> None:
         put_back(self.groups)
-        self.optimizer.state.clear()
-        self.optimizer.state.update({key: put_back(value) for key, value in self.state})
+        live = self.optimizer.state
+        if self.objects is None or not same_objects(self.objects, flat_objects(live)):
+            live.clear()
+            live.update({key: put_back(value) for key, value in self.state})
         # A step that raised inside GradScaler leaves these behind, and the next step would divide by them again.
         for name in _scaler_leftovers(self.optimizer) - self.leftovers:
             delattr(self.optimizer, name)
@@ -231,11 +235,7 @@ def _scaler_leftovers(optimizer: Optimizer) -> frozenset[str]:
 
 
 def _put_back_slots(live: dict[str, Any], saved: Mapping[str, Any]) -> None:
-    if (
-        len(live) == len(saved)
-        and all(map(operator.is_, live.values(), saved.values()))
-        and live.keys() == saved.keys()
-    ):
+    if live.keys() == saved.keys() and same_objects([*live.values()], [*saved.values()]):
         return
     live.clear()
     live.update(saved)

@@ -131,7 +131,7 @@ class TensorCopies:
             if pack is None or pack.numel() != count:
                 pack = torch.empty(count, dtype=key[1], device=key[0])
             parts = torch.split(pack, [tensor.numel() for tensor in live])
-            saved = [part.reshape(tensor.shape) for part, tensor in zip(parts, live, strict=True)]
+            saved = [*parts] if key[2] == 1 else [part.reshape(()) for part in parts]
         for index, copy in zip(indices, saved, strict=True):
             self.saved[index] = copy
         return _Group(key, live, saved, pack)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from amptui.session.manifest import FP32, CheckpointEntry, CheckpointRecord, dam
 from amptui.session.store import Store
 from amptui.text import safe_text
 
-_CHUNK = 2**20
+_CHUNK = 2**22
 
 
 @dataclass(frozen=True)
@@ -165,19 +166,23 @@ def _copied(source: int, target: int, record: CheckpointRecord, shown: str) -> s
     whole, structure = hashlib.sha256(), hashlib.sha256()
     wrong: list[CheckpointEntry] = []
     entries = sorted(record.entries, key=lambda entry: (entry.offset, entry.bytes))
-    for (gap, gap_bytes), entry in zip(gaps(entries, record.bytes), [*entries, None], strict=True):
-        _copy_part(source, target, gap, gap_bytes, (whole, structure))
-        if entry is not None:
-            digest = hashlib.sha256()
-            _copy_part(source, target, entry.offset, entry.bytes, (whole, digest))
-            if digest.hexdigest() != entry.sha256:
-                wrong.append(entry)
+    with ThreadPoolExecutor(2) as beside:
+        for (gap, gap_bytes), entry in zip(gaps(entries, record.bytes), [*entries, None], strict=True):
+            _copy_part(source, target, gap, gap_bytes, (whole, structure), beside)
+            if entry is not None:
+                digest = hashlib.sha256()
+                _copy_part(source, target, entry.offset, entry.bytes, (whole, digest), beside)
+                if digest.hexdigest() != entry.sha256:
+                    wrong.append(entry)
     if wrong or structure.hexdigest() != record.structure:
         raise CheckpointDamaged(f"{shown} is not what was saved: {damage_of(wrong, record)}; nothing was written")
     return whole.hexdigest()
 
 
-def _copy_part(source: int, target: int, offset: int, count: int, digests: tuple[hashlib._Hash, ...]) -> None:
+def _copy_part(
+    source: int, target: int, offset: int, count: int, digests: tuple[hashlib._Hash, ...], beside: Executor
+) -> None:
+    """Copies and hashes at once: hashlib releases the interpreter's lock."""
     done = 0
     while done < count:
         try:
@@ -188,9 +193,10 @@ def _copy_part(source: int, target: int, offset: int, count: int, digests: tuple
             ) from error
         if not data:
             return  # cut off in the meantime: the sums will differ
-        for digest in digests:
-            digest.update(data)
+        hashed = [beside.submit(digest.update, data) for digest in digests]
         write_all(target, memoryview(data))
+        for one in hashed:
+            one.result()
         done += len(data)
 
 

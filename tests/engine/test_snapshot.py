@@ -136,6 +136,51 @@ def test_hyperparameters_and_flags_of_the_optimizer_come_back() -> None:
     assert not hasattr(optimizer, "grad_scale")
 
 
+def exchange_momenta(state: dict[Any, Any], one: Any, other: Any) -> None:
+    state[one]["momentum_buffer"], state[other]["momentum_buffer"] = (
+        state[other]["momentum_buffer"],
+        state[one]["momentum_buffer"],
+    )
+
+
+def move_a_name(state: dict[Any, Any], one: Any, other: Any) -> None:
+    """The same names and values in the same order, one of them in the next parameter's dict."""
+    state[other] = {"count": state[one].pop("count"), **state.pop(other)}
+
+
+EXCHANGES: dict[str, Any] = {
+    "tensors of two parameters exchanged": exchange_momenta,
+    "tensor replaced": lambda state, one, other: state[one].update(momentum_buffer=torch.zeros(3)),
+    "number changed": lambda state, one, other: state[one].update(count=4),
+    "entry removed": lambda state, one, other: state[one].pop("momentum_buffer"),
+    "entry added": lambda state, one, other: state[one].update(late=torch.ones(1)),
+    "entry renamed": lambda state, one, other: state[one].update(other_name=state[one].pop("count")),
+    "entry moved": move_a_name,
+    "dict replaced": lambda state, one, other: state.update({one: dict(state[one])}),
+    "parameter forgotten": lambda state, one, other: state.pop(other),
+    "all forgotten": lambda state, one, other: state.clear(),
+}
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+def test_what_was_exchanged_in_the_optimizers_state_hangs_in_its_place_again(exchange: str) -> None:
+    one, other = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+    net = nn.ParameterList([one, other])
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    (one.sum() + 2 * other.sum()).backward()
+    optimizer.step()
+    optimizer.state[one]["count"] = 3
+    state = TrainingState({"": net}, {"main": optimizer})
+    snapshot, contents = Snapshot.take(state), [id(content) for content in optimizer.state.values()]
+    EXCHANGES[exchange](optimizer.state, one, other)
+    snapshot.restore()
+    assert snapshot.differences(Snapshot.take(state)) is None
+    assert [id(content) for content in optimizer.state.values()] == contents
+    assert list(optimizer.state[one]) == ["momentum_buffer", "count"]
+    assert optimizer.state[one]["momentum_buffer"].tolist() == [1.0] * 3
+    assert optimizer.state[other]["momentum_buffer"].tolist() == [2.0] * 3
+
+
 def test_nested_lists_of_tensors_in_optimizer_state_are_restored() -> None:
     torch.manual_seed(0)
     net = nn.Linear(3, 1)
