@@ -145,7 +145,9 @@ def exchange_momenta(state: dict[Any, Any], one: Any, other: Any) -> None:
 
 def move_a_name(state: dict[Any, Any], one: Any, other: Any) -> None:
     """The same names and values in the same order, one of them in the next parameter's dict."""
-    state[other] = {"count": state[one].pop("count"), **state.pop(other)}
+    values = {"count": state[one].pop("count"), **state[other]}
+    state[other].clear()
+    state[other].update(values)
 
 
 EXCHANGES: dict[str, Any] = {
