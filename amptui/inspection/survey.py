@@ -6,7 +6,7 @@ No recursion, each container once, at most `MAX_NODES` nodes and `MAX_DEPTH` lev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -14,7 +14,9 @@ from amptui.inspection.nodes import Call, Global, Node, Opaque, Tensor, mapping_
 from amptui.inspection.numbers import NumberReader
 from amptui.inspection.optimizers import OptimizerState, is_optimizer, optimizer_at
 from amptui.inspection.result import Row, ScalerState
+from amptui.inspection.roles import role_of, role_of_file
 from amptui.inspection.scalers import named_like_scaler, scaler_at, words_of
+from amptui.inspection.shapes import generator_of, is_rng_tuple, is_scheduler, named_scheduler, plain_numbers
 
 MAX_NODES = 400_000
 MAX_DEPTH = 64
@@ -36,35 +38,9 @@ PRECISION_KEYS = frozenset(
         "dtype",
     }
 )
-_MASTERS = re.compile(
-    r"fp32_groups_flat|fp32_flat_groups|partition_of_fp32_groups|fp32_from_\w+|master_(params|weights)"
-)
-_EMA = re.compile(r"(^|[_.])(ema|ema_model|model_ema|averaged|shadow(_params)?|swa)([_.]|$)|_ema$|^ema_")
-_RECORDS = frozenset(
-    [
-        "callbacks",
-        "loops",
-        "metrics",
-        "message_hub",
-        "meta",
-        "hyper_parameters",
-        "hparams",
-        "args",
-        "cfg",
-        "config",
-        "best",
-        "history",
-        "log_history",
-        "train_metrics",
-        "train_results",
-    ]
-)
-_MEASURED = re.compile(r"(^|_)(loss(es)?|metrics?|scores?|acc(uracy|uracies)?|history|logs?|best)(_|$)")
-_RNG_NAME = re.compile(r"(^|_)(rng|random)(_|$)|(^|_)rng_|random_states?|manual_seed")
 _DATA_NAME = re.compile(
     r"sampler|data_?loader|dl_state|consumed_(train_)?samples|batch_progress|batches_that_stepped|data_position"
 )
-_SCHEDULER_NAME = re.compile(r"sched")
 _MODULE_PARTS = ("_parameters", "_buffers", "_modules")
 
 
@@ -113,7 +89,7 @@ def survey(root: Node, reader: NumberReader, file: str = "") -> Sightings:
     found = Sightings()
     seen: set[int] = set()
     prefix = f"{file}: " if file else ""
-    stack = [_Visit(root, file, "", 0, _role_of_file(file))]
+    stack = [_Visit(root, file, "", 0, role_of_file(file))]
     for count in range(MAX_NODES):
         if not stack:
             return found
@@ -139,21 +115,12 @@ def survey(root: Node, reader: NumberReader, file: str = "") -> Sightings:
     return found
 
 
-def _role_of_file(file: str) -> str:
-    name = file.lower()
-    if name.startswith(("optimizer", "optim")) or "optim_states" in name:
-        return "optimizer_state"
-    if name.startswith(("rng_state", "random_states")):
-        return "rng"
-    return ""
-
-
 def _container(found: Sightings, visit: _Visit, prefix: str, reader: NumberReader) -> Iterator[_Visit]:
     """Note what a container is; its children, in order."""
     node, path = visit.node, visit.path
     place = prefix + path if path else prefix.removesuffix(": ")
     _row(found, visit, _container_text(node))
-    if _is_rng_tuple(node):
+    if is_rng_tuple(node):
         found.rng.setdefault("python" if node[0] != "MT19937" else "numpy", []).append(place)
         return iter(())
     mapping = mapping_of(node)
@@ -166,7 +133,7 @@ def _container(found: Sightings, visit: _Visit, prefix: str, reader: NumberReade
                 role = role or "other"
     if mapping is not None:
         role = _mapping(found, visit, mapping, place, reader) or role
-    if isinstance(node, list | tuple) and node and isinstance(visit.key, str) and _SCHEDULER_NAME.search(visit.key):
+    if isinstance(node, list | tuple) and node and named_scheduler(visit.key):
         found.schedulers.append(place)
     _named_parts(found, visit, place)
     return _children(visit, mapping, role)
@@ -181,37 +148,12 @@ def _mapping(found: Sightings, visit: _Visit, mapping: dict[Node, Node], place: 
     if is_optimizer(mapping):
         found.optimizers.append(optimizer_at(place, mapping, reader.number))
         return "optimizer_state"
-    if _is_scheduler(mapping) or (visit.depth <= 1 and _named_scheduler(visit.key) and mapping):
+    if is_scheduler(mapping) or (visit.depth <= 1 and named_scheduler(visit.key) and mapping):
         found.schedulers.append(place)
         return role or "other"
     if mapping.get("bit_generator") == "MT19937" or ("bit_generator" in mapping and "state" in mapping):
         found.rng.setdefault("numpy", []).append(place)
     return role
-
-
-def _named_scheduler(key: Node) -> bool:
-    return isinstance(key, str) and _SCHEDULER_NAME.search(key.lower()) is not None
-
-
-def _is_scheduler(mapping: Mapping[Node, Node]) -> bool:
-    keys = mapping.keys()
-    return (
-        ("last_epoch" in keys and bool({"_step_count", "base_lrs", "_last_lr"} & keys))
-        or "last_batch_iteration" in keys
-        or {"num_bad_epochs", "cooldown_counter"} <= keys
-        or {"max_lr", "num_steps", "decay_style"} <= keys
-        or {"max_lr", "num_steps", "lr_decay_style"} <= keys
-        or ("lr_decay_style" in keys and "num_iters" in keys)
-    )
-
-
-def _is_rng_tuple(node: Node) -> bool:
-    """Python's random.getstate() and numpy's get_state()."""
-    if not isinstance(node, tuple | list) or not node:
-        return False
-    if node[0] == "MT19937" if isinstance(node[0], str) else False:
-        return True
-    return len(node) == 3 and node[0] in (2, 3) and isinstance(node[1], tuple | list) and len(node[1]) == 625
 
 
 def _named_parts(found: Sightings, visit: _Visit, place: str) -> None:
@@ -232,53 +174,16 @@ def _children(visit: _Visit, mapping: dict[Node, Node] | None, role: str) -> Ite
                     if inner is not None:
                         yield _Visit(inner, name, _join(visit.path, name), depth, role or "parameters")
             elif not module or isinstance(value, dict | list | tuple | Call | Tensor | int | float | str):
-                yield _Visit(value, key, _join(visit.path, key), depth, _role(role, key, visit, value))
+                below = role_of(key, value, inherited=role, parent=node, top=visit.depth == 0)
+                yield _Visit(value, key, _join(visit.path, key), depth, below)
     items = sequence_of(node) or ()
-    if not _plain_numbers(items):
+    if not plain_numbers(items):
         for index, value in enumerate(items):
             yield _Visit(value, index, _join(visit.path, index), depth, role)
     if isinstance(node, Call) and mapping is None and not items and isinstance(node.args, tuple):
         for index, value in enumerate(node.args):
             if isinstance(value, dict | list | tuple | Call | Tensor):
                 yield _Visit(value, index, _join(visit.path, index), depth, role)
-
-
-def _plain_numbers(items: object) -> bool:
-    """A long run of bare numbers (an RNG state, a log) is one line of the tree, not thousands."""
-    return isinstance(items, list | tuple) and len(items) > 32 and all(isinstance(item, int | float) for item in items)
-
-
-def _role(inherited: str, key: Node, parent: _Visit, value: Node) -> str:
-    if not isinstance(key, str):
-        return inherited
-    if _MASTERS.search(key):
-        return "master_copies"
-    if inherited == "optimizer_state":
-        return "optimizer_step" if key == "step" else inherited
-    if inherited == "other" and not isinstance(value, Tensor) and _EMA.search(key):
-        return "ema"  # averaged weights that a callback keeps
-    if inherited in ("rng", "other", "ema", "master_copies", "optimizer_step"):
-        return inherited
-    if _RNG_NAME.search(key):
-        return "rng"
-    if key in _RECORDS or (parent.depth == 0 and _is_record(key, parent.node, value)):
-        return "other"
-    if not isinstance(value, Tensor) and _EMA.search(key):
-        return "ema"
-    if isinstance(value, Tensor) and parent.depth == 0 and _EMA.search(key):
-        return "ema"
-    return inherited
-
-
-def _is_record(key: str, root: Node, value: Node) -> bool:
-    """Whether a top entry is a measured value rather than a weight: a loss, or one number beside state dicts."""
-    if not (isinstance(value, list | tuple) or (isinstance(value, Tensor) and value.numel == 1)):
-        return False
-    if _MEASURED.search(key):
-        return True
-    return isinstance(value, Tensor) and any(
-        isinstance(other, dict) for other in islice((mapping_of(root) or {}).values(), 200)
-    )
 
 
 def _join(path: str, key: Node) -> str:
@@ -298,22 +203,13 @@ def _tensor(found: Sightings, visit: _Visit, prefix: str) -> None:
     if tensor.storage is not None and tensor.storage.device:
         found.devices.add(tensor.storage.device.split(":")[0][:16])
     role = visit.role or "parameters"
-    generator = _generator(tensor, place)
+    generator = generator_of(tensor, place)
     if generator:
         found.rng.setdefault(generator, []).append(place)
         role = "rng"
     key = visit.key if isinstance(visit.key, str) else str(visit.key)[:40]
     found.tensors.append(SeenTensor(place, key, tensor, role))
     _row(found, visit, f"{tensor.dtype} {list(tensor.shape)}")
-
-
-def _generator(tensor: Tensor, place: str) -> str:
-    """Which generator a byte tensor is the state of: 5,056 bytes for the CPU's, 16 for a CUDA device's."""
-    if tensor.dtype != "uint8" or len(tensor.shape) != 1:
-        return ""
-    if tensor.numel == 5056:
-        return "cpu"
-    return "cuda" if tensor.numel in (16, 816) and re.search(r"cuda|rng|seed|random", place.lower()) else ""
 
 
 def _leaf(found: Sightings, visit: _Visit, prefix: str, reader: NumberReader) -> None:
