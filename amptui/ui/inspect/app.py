@@ -19,26 +19,24 @@ from textual.widgets import Input
 from amptui.inspection.command import Answer
 from amptui.inspection.compare import Change, compare
 from amptui.inspection.result import Inspection
-from amptui.report.inspect_text import format_words, inspect_text
+from amptui.report.inspect_text import inspect_text
 from amptui.ui import clipboard
 from amptui.ui.dialogs.question import Question
+from amptui.ui.inspect.bars import PLACES, format_line, standing, title
 from amptui.ui.inspect.findings_pane import FindingsPane
 from amptui.ui.inspect.keys import INSPECT_KEYS, OF_PANES, Now, Page, active
 from amptui.ui.inspect.pages import CheckpointPage, ComparePage, DrawnPane, HelpPage
 from amptui.ui.inspect.reading import CheckpointReader, Reading
 from amptui.ui.inspect.screen import LAYOUT, InspectScreen
 from amptui.ui.inspect.tree_pane import TreePane
-from amptui.ui.inspect.words import judged, progress, short_names
+from amptui.ui.inspect.words import short_names
 from amptui.ui.keys import Key, footer, keymap, textual_bindings
 from amptui.ui.paint import PaintClock
-from amptui.ui.raster.line import Role
 from amptui.ui.terminal import TerminalGuard
 from amptui.ui.theme import Look, textual_theme
 from amptui.ui.widgets.bar import Bar
 from amptui.ui.widgets.lines import LineWidget
 from amptui.ui.widgets.table import TablePane
-
-_PLACES: tuple[Page, ...] = ("first", "second", "compare")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +135,7 @@ class InspectApp(App[int]):
         height = size.height - 3
         if isinstance(page, CheckpointPage):
             page.show(
-                self.readings[_PLACES.index(self._main.page)],
+                self.readings[PLACES.index(self._main.page)],
                 size.width,
                 height,
                 wide=self._main.wide,
@@ -150,42 +148,15 @@ class InspectApp(App[int]):
         self._paint_footer()
 
     def _paint_bars(self) -> None:
-        glyphs = self.start.look.glyphs
-        left: list[tuple[str, Role]] = [(" amptui ", "accent"), (" inspect ", "dim")]
-        for number, (name, reading) in enumerate(zip(self._names, self.readings, strict=True)):
-            if not self.two:
-                left.append((f" {name}", "strong"))
-                continue
-            here = self._main.page == _PLACES[number]
-            left.append((f"  {number + 1} {name}", "accent" if here else "text"))
-            found = reading.inspection
-            if found is not None:
-                bad = found.has_fault or not found.readable
-                left.append((f" {glyphs.fail if bad else glyphs.ok}", "bad" if bad else "good"))
-        if self.two:
-            here = self._main.page == "compare"
-            left.append(("  3 COMPARE" if here else "  3 compare", "accent" if here else "text"))
-        shown = [self._reading_here] if self._reading_here is not None else self.readings
-        busy = next((reading for reading in shown if reading.busy), None)
-        right = progress(busy, glyphs) if busy is not None else []
-        if not right and len(shown) == 1 and shown[0].inspection is not None:
-            right = judged(shown[0].inspection, glyphs)
-        self._main.query_one("#title", Bar).show(left, [*right, (" ", "text")])
-        self._main.query_one("#format", Bar).show(self._format())
-
-    def _format(self) -> list[tuple[str, Role]]:
-        reading = self._reading_here
-        if reading is None:
-            words = (
-                " to ".join(self._names) if self._main.page == "compare" else "nothing in the file is run or imported"
-            )
-            return [(f" {words}", "dim")]
-        return [(f" {format_words(reading.inspection)}" if reading.inspection is not None else " reading", "dim")]
+        page, here, glyphs = self._main.page, self._reading_here, self.start.look.glyphs
+        left = title(self._names, self.readings, page, glyphs)
+        self._main.query_one("#title", Bar).show(left, standing(here, self.readings, glyphs))
+        self._main.query_one("#format", Bar).show(format_line(here, self._names, page))
 
     @property
     def _reading_here(self) -> Reading | None:
         """The checkpoint of the page that is looked at."""
-        return self.readings[_PLACES.index(self._main.page)] if self._main.page in ("first", "second") else None
+        return self.readings[PLACES.index(self._main.page)] if self._main.page in ("first", "second") else None
 
     def _paint_footer(self) -> None:
         ids, keys, glyphs = active(self._now), self.start.keys, self.start.look.glyphs
