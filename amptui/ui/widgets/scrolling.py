@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual import events
 from textual.binding import BindingType
 
-from amptui.ui.keys import KEYS, textual_bindings
+from amptui.ui.keys import KEYS, shown, textual_bindings
 from amptui.ui.raster.heading import heading
 from amptui.ui.raster.line import Line, Role, blank
 from amptui.ui.widgets.lines import LineWidget
@@ -80,7 +80,8 @@ class ScrollingPage(Scrolling):
         if not with_heading:
             return filled
         more = len(lines) - body - self._top
-        right = f"{more} more below" if more > 0 else ""
+        keys = f" {shown('down', self.look.glyphs)}" if self.has_focus else ""
+        right = f"{more} more below{keys}" if more > 0 else ""
         return (
             heading(title, width, notes=notes, right=right, focused=self.has_focus, glyphs=self.look.glyphs),
             *filled,

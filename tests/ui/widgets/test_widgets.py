@@ -298,7 +298,7 @@ def test_text_scrolls_says_how_much_is_left_and_starts_over_with_another_title()
     async def script(pilot: Pilot[None]) -> None:
         pane.show(TextValue(title="help", paragraphs=[paragraph(f"line {number}") for number in range(30)]))
         await pilot.pause()
-        assert "19 more below" in screen(pane)[0]
+        assert "19 more below ↓" in screen(pane)[0]
         await pilot.press("j", "pagedown")
         assert screen(pane)[1].startswith("line 11")
         pane.show(TextValue(title="other", paragraphs=[paragraph("short")]))
