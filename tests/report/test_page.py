@@ -78,7 +78,7 @@ class TestProgress:
 
 
 class TestCommand:
-    WORDS = ("amptui restore", "20261129-193255-clinic-as_project-f01-0d54", "-o fp32.pt")
+    WORDS = ("amptui restore", "20261129-193255-examples-transformer-0d54", "-o fp32.pt")
 
     def written(self, width: int, *words: str) -> str:
         paper = io.StringIO()
