@@ -18,6 +18,8 @@ class FirstGradients:
 
     losses: dict[str, float] = field(default_factory=dict)
     gradients: dict[str, tuple[Tensor | None, ...]] = field(default_factory=dict)
+    #: The loss scale that they were taken at, where it is not the run's.
+    scales: dict[str, float] = field(default_factory=dict)
 
     def note(self, live: LiveProject, phase: Phase) -> None:
         """Called after every phase; keeps what `check_grads` of each update's first iteration shows."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import time
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
-
-import torch
 
 from amptui.engine.baseline import Baseline
 from amptui.engine.bench import Bench
 from amptui.engine.beside import beside
-from amptui.engine.compare import compare_gradients, compare_outputs
 from amptui.engine.course import Course, Stopped, run_stretch
 from amptui.engine.diagnosis.locator import Locator
 from amptui.engine.evaluate import (
@@ -24,17 +20,16 @@ from amptui.engine.evaluate import (
     quality,
 )
 from amptui.engine.failures import UserCodeError
-from amptui.engine.gradients import FirstGradients
+from amptui.engine.first_iteration import FirstIteration
 from amptui.engine.iteration import Choice, GuardedRun, Phase
+from amptui.engine.odd_numbers import OddNumbers
 from amptui.engine.precision import policy_autocast
 from amptui.engine.regions import fp32_regions
 from amptui.engine.trips import Trips
-from amptui.findings.criteria import limits_for
 from amptui.findings.evidence import (
     CaseEvidence,
     CodeFailure,
     FinalCaseEvidence,
-    TensorDifference,
     TrialEvidence,
 )
 from amptui.findings.steadiness import baseline_broken
@@ -81,9 +76,10 @@ class Trial:
 
     def __post_init__(self) -> None:
         self.course = Course(tuple(update.name for update in self.bench.live.updates))
-        self.first = FirstGradients()
+        self.first = FirstIteration(self.baseline.first, self.criteria)
         self.locator = Locator(self.bench, self.policy, self._holds)
-        self.trips = Trips(self.bench, self.baseline, self.policy, self.locator, self.first)
+        self.trips = Trips(self.bench, self.baseline, self.policy, self.locator, self.first.trial)
+        self.numbers = OddNumbers(self.bench, self.baseline, self.criteria, self.first, self.locator)
         self.guarded: GuardedRun | None = None
         #: The cases under the policy, on the checkpoint's weights.
         self.evaluated: list[Evaluated] = []
@@ -199,23 +195,14 @@ class Trial:
         return True
 
     def _on_phase(self, run: GuardedRun, phase: Phase) -> Choice | None:
-        self.first.note(self.bench.live, phase)
+        self.first.note(run, phase)
         if phase.trip is not None:
-            self.trips.note(run, phase.trip)
+            if self.trips.note(run, phase.trip):  # the scale excuses the gradient, not the loss
+                self.numbers.look(run, phase.trip.update, phase.step, phase.trip.loss)
         elif phase.name == "check_grads" and phase.update is not None and not phase.note:
-            self._look_at_loss(run, phase.update, phase.step, phase.values["loss"])
+            self.numbers.look(run, phase.update, phase.step, phase.values["loss"])
         self.bench.between()
         return self.walk.after_phase(phase, run)
-
-    def _look_at_loss(self, run: GuardedRun, name: str, step: int, loss: float) -> None:
-        """While the weights are still those of the window: why is its loss too far from the baseline's, if it is?"""
-        update, losses = self.bench.live.update(name), self.baseline.losses.get(name, [])
-        number = step // update.update.every
-        expected = losses[number] if number < len(losses) else math.nan
-        if math.isfinite(expected) and math.isfinite(loss):
-            atol, rtol = limits_for(self.criteria, "loss")
-            allowed = atol + rtol * abs(expected)
-            self.locator.loss(run, update, step, got=loss, expected=expected, allowed=allowed)
 
     def _on_record(self, record: IterationRecord) -> None:
         self.course.note(record)
@@ -260,27 +247,6 @@ class Trial:
             trial_nonfinite=nonfinite_outputs(trial),
         )
 
-    def _first_iteration(self) -> tuple[TensorDifference, ...]:
-        """Loss and gradients of iteration 0: same weights, batch and RNG as the baseline's."""
-        found: list[TensorDifference] = []
-        for update in self.bench.live.updates:
-            expected = self.baseline.first.gradients.get(update.name)
-            got = self.first.gradients.get(update.name)
-            if expected is None or got is None:
-                continue
-            atol, rtol = limits_for(self.criteria, "loss")
-            loss = compare_outputs(
-                "loss",
-                torch.tensor(self.baseline.first.losses[update.name], dtype=torch.float64),
-                torch.tensor(self.first.losses[update.name], dtype=torch.float64),
-                atol=atol,
-                rtol=rtol,
-            )
-            limit, _ = limits_for(self.criteria, "gradient")
-            gradients = compare_gradients(update.facts.layers, expected, got, limit=limit, update=update.name)
-            found += [replace(loss, update=update.name), gradients]
-        return tuple(found)
-
     def _evidence(
         self,
         cases: tuple[CaseEvidence, ...],
@@ -294,7 +260,7 @@ class Trial:
             baseline=self.baseline.evidence,
             cases=cases,
             final_cases=final_cases,
-            first_iteration=self._first_iteration(),
+            first_iteration=self.first.compared(self.guarded),
             iterations=self.iterations,
             completed=completed,
             counts=self.course.counts(),

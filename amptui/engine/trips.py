@@ -40,8 +40,8 @@ class Trips:
     def evidence(self) -> tuple[TripEvidence, ...]:
         return tuple(self.found.values())
 
-    def note(self, run: GuardedRun, record: UpdateRecord) -> None:
-        """Keeps and explains the first failure of each kind; counts the others."""
+    def note(self, run: GuardedRun, record: UpdateRecord) -> bool:
+        """Keeps and explains the first failure of each kind, counts the others; whether the scale alone was wrong."""
         update = self.bench.live.update(record.update)
         scale_alone = self._scale_alone(run, update, record)
         kind = (record.update, record.outcome, scale_alone)
@@ -49,10 +49,11 @@ class Trips:
         if known is not None:
             self.found[kind] = replace(known, count=known.count + 1, last_step=record.step)
             self.bench.emit(GuardTripped(record=record, words=self._words(record), retained=None))
-            return
+            return scale_alone
         retained = self.retention.keep(run, record)
         self.bench.emit(GuardTripped(record=record, words=self._words(record), retained=retained))
         self.found[kind] = self._examined(run, update, record, retained, scale_alone=scale_alone)
+        return scale_alone
 
     def _scale_alone(self, run: GuardedRun, update: LiveUpdate, record: UpdateRecord) -> bool:
         """Whether the same window is finite at scale 1: then only the loss scale was too high."""
@@ -130,6 +131,7 @@ class Trips:
 
     def _take_first_gradients(self, run: GuardedRun, record: UpdateRecord, scale: float) -> None:
         fitted = replay(run, self.bench.live.update(record.update), record.step, scale=scale)
+        self.first.scales[record.update] = scale
         self.first.gradients[record.update] = tuple(
             None if g is None else g.detach().to("cpu", copy=True) for g in fitted.gradients
         )

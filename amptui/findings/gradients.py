@@ -117,6 +117,7 @@ def _beyond(evidence: TrialEvidence, difference: TensorDifference) -> Finding:
         stage="gradient" if gradient else "loss",
         step=0,
         update=difference.update,
+        module=difference.name.removeprefix("gradient ").rpartition(".")[0] if gradient else "loss",
         fp32_ok=True,
         evidence=(f"{apart}, allowed are {number(difference.limit)}{figures}",),
         advice="Run the module that loses these digits in FP32: Policy(fp32_regions=[…]). If this difference is fine "

@@ -47,6 +47,9 @@ def _same_failure(located: Finding, general: Finding) -> bool:
         return False  # what goes wrong in the forward pass is not the scale's doing
     if located.case is not None or general.case is not None:
         return located.case == general.case
+    if general.step is None and "baseline_step" in general.facts:  # FP32 alone failed: no step of the trial's did
+        same_step = located.facts.get("baseline_step") == general.facts["baseline_step"]
+        return same_step and located.update == general.update
     return (
         general.step is not None
         and located.step == general.step

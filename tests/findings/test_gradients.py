@@ -84,6 +84,11 @@ def test_numbers_of_iteration_0_beyond_their_limit(compared, expected):
     assert found(trial(first_iteration=(compared,))) == expected
 
 
+def test_what_is_off_in_iteration_0_has_the_place_that_it_was_seen_at():
+    told = diagnose(trial(first_iteration=(loss(0.3), gradient(0.9))))
+    assert [(f.stage, f.module) for f in told] == [("loss", "loss"), ("gradient", "fc")]
+
+
 def test_a_trip_at_step_0_explains_its_numbers_already():
     evidence = trial(first_iteration=(gradient(0.9),), trips=(trip(fitting_scale=None),))
     assert [f.kind for f in diagnose(evidence)] == ["underflow"]

@@ -6,7 +6,7 @@ import pytest
 
 from amptui.findings.diagnosis import diagnose
 from amptui.findings.finding import Finding
-from tests.findings.trials import NAN, case, cases_only, nonfinite_difference, settled, trial, trip
+from tests.findings.trials import NAN, baseline, case, cases_only, nonfinite_difference, settled, trial, trip
 
 
 def located(**changes):
@@ -49,6 +49,15 @@ def test_a_finding_about_something_else_replaces_nothing(changes):
 def test_a_traced_finding_without_an_update_fits_any():
     cause = diagnose(trial(trips=(BAD_LOSS,), located=(located(update=None),)))[0]
     assert (cause.module, cause.update) == ("blocks.1.attn", "main")
+
+
+@pytest.mark.parametrize(("step", "told"), [(3, 1), (4, 2)])
+def test_why_fp32_alone_failed_takes_the_place_of_that_it_did(step, told):
+    broken = baseline(first_bad={"main": 3})
+    why = located(kind="autocast_state", fp32_ok=False, step=step, facts={"baseline_step": step})
+    findings = diagnose(trial(baseline=broken, located=(why,)))
+    assert len(findings) == told
+    assert (findings[0].kind, findings[0].module, findings[0].fp32_ok) == ("autocast_state", "blocks.1.attn", False)
 
 
 def test_what_fp32_shows_as_well_stays_no_matter_of_precision():

@@ -49,12 +49,17 @@ class ChoiceRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
         self.choices: list[Choice] = []
         self.half_ops: list[Place] = []
+        #: By module: how many ops had run in half before its code began.
+        self._halves_before: dict[str, int] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         facts = self._recording.facts(func)
+        module = self.stack.current()
+        if module is not None:
+            self._halves_before.setdefault(module, len(self.half_ops))
         if makes_half(facts.aten) and _is_half(result):
             self.half_ops.append(self._recording.place(facts, self.calls))
         scores = next((a for a in args if isinstance(a, Tensor)), None)
@@ -65,6 +70,11 @@ class ChoiceRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 maker = self.half_ops[-1] if self.half_ops else None
                 self.choices.append(Choice(place, tuple(chosen.reshape(-1).tolist()), _gap(scores), maker))
         return result
+
+    def makers_of(self, module: str) -> tuple[str, ...]:
+        """The modules that ran an op in half before the code of `module` began, the nearest first."""
+        before = self.half_ops[: self._halves_before.get(module, 0)]
+        return tuple(dict.fromkeys(op.module for op in reversed(before) if op.module != module))
 
 
 def _is_half(result: Any) -> bool:

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from amptui.engine.diagnosis.choices import ChoiceRecorder, Flip, first_flip
-from amptui.engine.diagnosis.local_error import LocalError, local_errors
-from amptui.engine.diagnosis.mending import Mend, first_that_mends
+from amptui.engine.diagnosis.local_error import local_errors
+from amptui.engine.diagnosis.mending import Mend, first_that_mends, proved_together
 from amptui.engine.diagnosis.observed import Observed
+from amptui.engine.diagnosis.parting import Parting, first_parting
 from amptui.engine.diagnosis.replaying import Window
 from amptui.engine.diagnosis.setting import Setting
 from amptui.engine.diagnosis.translating import findings_of_origins
@@ -26,6 +27,8 @@ from amptui.findings.finding import Finding, Stage
 
 #: A module is named for its rounding only where its own error is at least this many roundings of the dtype.
 ROUNDINGS = 4.0
+WITHIN = "within its tolerance"
+_NEED_DIGITS = "positions, indices, time steps and running sums need more digits than half precision has."
 
 #: Repeats the run with these modules in FP32, and says whether it is then what it should be.
 Mends = Callable[[tuple[str, ...]], bool]
@@ -34,16 +37,19 @@ Mends = Callable[[tuple[str, ...]], bool]
 def why_it_deviates(observed: Observed, mends: Mends) -> tuple[Finding, ...]:
     """What explains finite results beyond their tolerance, or another decision; may be nothing."""
     hidden = hidden_overflow(observed, mends)
-    if hidden:
+    if is_proved(hidden):
         return hidden
-    flip = _flipped_choice(observed)
-    if flip is not None:
-        return (_finding_of_flip(flip, observed, mends),)
-    errors = local_errors(observed.live, observed.forward, observed.arithmetic)
-    eps = torch.finfo(torch_dtype(observed.policy.dtype)).eps
-    if errors and errors[0].relative >= ROUNDINGS * eps:
-        return (_finding_of_rounding(errors[0], observed, mends),)
-    return ()
+    flip = _flipped_choice(observed, mends)
+    if not hidden:
+        return flip or _rounding_outside(observed, mends) or _rounding_inside(observed, mends)
+    # An overflow that nothing was seen to mend may be harmless: a gate that is closed either way.
+    other = flip if is_proved(flip) else _rounding_inside(observed, mends)
+    return other if is_proved(other) else hidden
+
+
+def is_proved(found: tuple[Finding, ...]) -> bool:
+    """Whether FP32 regions were seen to mend what the first of these says."""
+    return bool(found and found[0].facts.get("fp32_regions"))
 
 
 def half_ops_of(observed: Observed) -> list[Place]:
@@ -84,14 +90,21 @@ def hidden_overflow(observed: Observed, mends: Mends) -> tuple[Finding, ...]:
     )
 
 
-def _flipped_choice(observed: Observed) -> Flip | None:
+def _flipped_choice(observed: Observed, mends: Mends) -> tuple[Finding, ...]:
     try:
         with true_fp32():
-            baseline = _recorded(observed, contextlib.nullcontext).choices
-        trial = _recorded(observed, observed.arithmetic).choices
+            baseline = _recorded(observed, contextlib.nullcontext)
+        trial = _recorded(observed, observed.arithmetic)
     except (Exception, SystemExit):  # code that does not run under a dispatch mode: nothing is claimed
-        return None
-    return first_flip(baseline, trial)
+        return ()
+    flip = first_flip(baseline.choices, trial.choices)
+    if flip is None:
+        return ()
+    maker = (flip.maker or flip.place).module
+    mend = _mend(maker, flip.place.module, observed=observed, mends=mends)
+    if not mend.regions:
+        mend = proved_together(maker, trial.makers_of(maker), mends, observed.live, WITHIN)
+    return (_finding_of_flip(flip, observed, mend),)
 
 
 def _recorded(observed: Observed, arithmetic: Callable[[], AbstractContextManager[object]]) -> ChoiceRecorder:
@@ -124,18 +137,17 @@ def _without_cast_cache() -> Iterator[None]:
 def _mend(*modules: str, observed: Observed, mends: Mends) -> Mend:
     """The first of these modules (or of what is around them) that mends the run as an FP32 region."""
     for module in modules:
-        found = first_that_mends(module, mends, observed.live, "within its tolerance")
+        found = first_that_mends(module, mends, observed.live, WITHIN)
         if found.regions:
             return found
     return Mend()
 
 
-def _finding_of_flip(flip: Flip, observed: Observed, mends: Mends) -> Finding:
+def _finding_of_flip(flip: Flip, observed: Observed, mend: Mend) -> Finding:
     """At the op that made the scores, where there is one; the choice itself loses nothing."""
     choice, maker = flip.place, flip.maker or flip.place
     measured = (("FP32", flip.baseline_gap), (observed.policy.dtype, flip.trial_gap))
     gaps = [f"the two best were {gap:.4g} apart in {name}" for name, gap in measured if gap is not None]
-    mend = _mend(maker.module, choice.module, observed=observed, mends=mends)
     where = f" in {choice.module}" if choice.module else ""
     return _finding(
         observed,
@@ -160,27 +172,83 @@ def _finding_of_flip(flip: Flip, observed: Observed, mends: Mends) -> Finding:
     )
 
 
-def _finding_of_rounding(error: LocalError, observed: Observed, mends: Mends) -> Finding:
+def _rounding_inside(observed: Observed, mends: Mends) -> tuple[Finding, ...]:
+    """The module whose own rounding is the largest, if it is more than roundings add up to."""
+    errors = local_errors(observed.live, observed.forward, observed.arithmetic, observed.mode)
+    limit = ROUNDINGS * _eps(observed)
+    if not errors or errors[0].relative < limit:
+        return ()
+    error = errors[0]
+    recorded = _recorded(observed, observed.arithmetic)
+    ops = [op for op in recorded.half_ops if op.module == error.module]
+    parting = None if ops else _parting(observed, error.module, limit)
+    makers = recorded.makers_of(error.module) if error.rounded_inputs else ()
     mend = _mend(error.module, observed=observed, mends=mends)
-    ops = [op for op in _recorded(observed, observed.arithmetic).half_ops if op.module == error.module]
-    stage: Stage = "output" if observed.case is not None else "forward"
+    if not mend.regions and makers:
+        mend = proved_together(error.module, makers, mends, observed.live, WITHIN)
+    name = error.module or "the model"
+    inputs = f"on inputs rounded to {observed.policy.dtype}" if error.rounded_inputs else "on FP32's inputs"
     finding = Finding(
         kind="rounding",
         severity="fault",
-        stage=stage,
+        stage=_stage(observed),
         module=error.module,
+        op=_begins_at(parting)[0],
+        line=_begins_at(parting)[1],
         fp32_ok=True,
         evidence=(
-            f"on FP32's inputs {error.module or 'the model'} is off by {error.relative:.2g} of its largest output",
+            f"{inputs} {name} is off by {error.relative:.2g} of its largest output",
             f"one rounding to {observed.policy.dtype} is {_eps(observed):.2g}",
             *((f"its first operation in {observed.policy.dtype} is {ops[0].op}",) if ops else ()),
+            *(_parting_facts(parting) if parting is not None else ()),
             *((mend.words,) if mend.words else ()),
         ),
-        advice=f"{_compute(mend, 'Compute it')}: positions, indices, time steps and running sums need more digits than "
-        "half precision has.",
+        advice=f"{_compute(mend, 'Compute it')}: {_NEED_DIGITS}",
         facts={"fp32_regions": list(mend.regions)},
     )
-    return _finding(observed, ops[0] if ops else None, finding)
+    return (_finding(observed, ops[0] if ops else None, finding),)
+
+
+def _rounding_outside(observed: Observed, _mends: Mends) -> tuple[Finding, ...]:
+    """The first call in a user function that makes more than rounding of what was no more than rounded."""
+    limit = ROUNDINGS * _eps(observed)
+    parting = _parting(observed, None, limit)
+    if parting is None:
+        return ()
+    finding = Finding(
+        kind="rounding",
+        severity="fault",
+        stage="loss" if observed.outside == "loss" else "output",
+        module=observed.outside,
+        op=_begins_at(parting)[0],
+        line=_begins_at(parting)[1],
+        fp32_ok=True,
+        evidence=(*_parting_facts(parting), f"one rounding to {observed.policy.dtype} is {_eps(observed):.2g}"),
+        advice=f"Cast to float32 before this line ({observed.outside}: x.float()): {_NEED_DIGITS}",
+        facts={"fp32_regions": []},
+    )
+    return (_finding(observed, None, finding),)
+
+
+def _parting(observed: Observed, module: str | None, limit: float) -> Parting | None:
+    return first_parting(observed.live, observed.forward, observed.arithmetic, module=module, limit=limit)
+
+
+def _begins_at(parting: Parting | None) -> tuple[str | None, str | None]:
+    """Op and line: where digits were cut off, if the same code did it, else where it shows."""
+    if parting is None:
+        return None, None
+    return parting.rounded_at or (parting.op, parting.line)
+
+
+def _parting_facts(parting: Parting) -> tuple[str, ...]:
+    where = f" ({parting.line})" if parting.line is not None else ""
+    shows = f"{parting.op}{where} is the first whose result is off by more than rounding: by {parting.apart:.2g} of its"
+    return (f"{shows} largest value, what goes in by {parting.apart_before:.2g}",)
+
+
+def _stage(observed: Observed) -> Stage:
+    return "output" if observed.case is not None else "forward"
 
 
 def _finding(observed: Observed, place: Place | None, finding: Finding) -> Finding:
@@ -190,7 +258,7 @@ def _finding(observed: Observed, place: Place | None, finding: Finding) -> Findi
         case=observed.case,
         update=observed.update,
         op=place.op if place is not None else finding.op,
-        line=str(place.line) if place is not None and place.line is not None else None,
+        line=finding.line if place is None else str(place.line) if place.line is not None else None,
     )
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec
 
 import torch
+from torch import Tensor
 
 from amptui.engine.bench import Bench
 from amptui.engine.diagnosis.deciding import decision_by_dtype, decision_by_rounding
-from amptui.engine.diagnosis.deviation import hidden_overflow, stale_cast, why_it_deviates
+from amptui.engine.diagnosis.deviation import hidden_overflow, is_proved, stale_cast, why_it_deviates
 from amptui.engine.diagnosis.mending import Mend, first_that_mends, mend_of, with_regions
 from amptui.engine.diagnosis.observed import observed_case, observed_window
 from amptui.engine.diagnosis.randomness import first_random_op
@@ -94,6 +95,23 @@ class Locator:
             mend=self._mend_window(run, update, step, origins) if fp32_finite else None,
         )
 
+    @_never_fatal
+    def baseline_alone(self, run: GuardedRun, update: LiveUpdate, step: int) -> None:
+        """Why FP32 failed in a window that the policy gets through: mostly half precision written into the code.
+
+        Only where FP32 fails on the trial's own weights too; else it is the baseline that went another way.
+        """
+        with traced_window(run, update, step, fp32=True) as traced:
+            origins = origins_of_window(traced, frozenset())
+        found = findings_of_origins(
+            origins,
+            Setting(dtype=self.policy.dtype, fp32_ok=False, half_in_fp32=_half_places(origins)),
+            step=step,
+            update=update.name,
+            replayed=f"true FP32 fails here on the trial's weights, {self.policy.dtype} does not",
+        )
+        self.found += [replace(finding, facts={**finding.facts, "baseline_step": step}) for finding in found]
+
     def _mend_window(self, run: GuardedRun, update: LiveUpdate, step: int, origins: Sequence[Origin]) -> Mend:
         def again(regions: tuple[str, ...]) -> Sequence[Origin]:
             # at scale 1: whether the loss scale fits is another question
@@ -155,7 +173,9 @@ class Locator:
             return
         inside = why_it_deviates(observed, mends)
         told = tuple(replace(finding, stage="decision", kind="decision") for finding in inside)
-        self._add_new(told or decision_by_rounding(observed, mends))
+        if not is_proved(inside):
+            told = decision_by_rounding(observed, mends) or told
+        self._add_new(told)
 
     def _add_new(self, findings: Sequence[Finding]) -> None:
         """Adds what no earlier case has shown at the same place, with the same mend."""
@@ -211,6 +231,18 @@ class Locator:
         if found:
             self.odd_losses[update.name] = ODD_LOSSES, apart
         self.found += found
+
+    @_never_fatal
+    def gradient(
+        self, run: GuardedRun, update: LiveUpdate, *, scale: float, holds: Callable[[Sequence[Tensor | None]], bool]
+    ) -> None:
+        """Why the gradient of iteration 0, taken at `scale`, is too far from FP32's although the loss is near."""
+
+        def mends(regions: tuple[str, ...]) -> bool:
+            with with_regions(run.live, regions):
+                return holds(replay(run, update, 0, scale=scale).gradients)
+
+        self.found += why_it_deviates(observed_window(run, update, 0), mends)
 
     @_never_fatal
     def failure(self, run: GuardedRun | None, failure: UserCodeError) -> None:

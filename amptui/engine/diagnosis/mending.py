@@ -68,6 +68,21 @@ def proved(regions: tuple[str, ...], mends: Callable[[tuple[str, ...]], bool], o
     return Mend()
 
 
+def proved_together(
+    module: str, makers: Sequence[str], mends: Callable[[tuple[str, ...]], bool], live: LiveProject, outcome: str
+) -> Mend:
+    """The module with the nearest ones before it, as few as mend the failure: half inputs are lost on it alone."""
+    known = live.named_modules()
+    regions = [module] if module in known else []
+    for maker in makers[:TRIED]:
+        if maker in known and not _is_root(maker, live):
+            regions.insert(0, maker)
+            mend = proved(tuple(regions), mends, outcome)
+            if mend.regions:
+                return mend
+    return Mend()
+
+
 @contextmanager
 def with_regions(live: LiveProject, regions: Sequence[str]) -> Iterator[None]:
     """These modules in FP32, besides those that are already. Raises `RegionError` where one cannot be."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from amptui.engine.iteration import GuardedRun
 from amptui.engine.live import LiveProject, LiveUpdate
 from amptui.engine.nested import copied
 from amptui.engine.precision import policy_autocast
+from amptui.engine.same_draws import SameDraws
 from amptui.engine.tracing.ladder import Trace
 from amptui.project import Policy
 
@@ -35,12 +36,16 @@ class Observed:
     #: The user function that code outside of all modules belongs to.
     outside: str
     step: int
+    #: The training flags that modules have there.
+    mode: Callable[[], AbstractContextManager[object]]
     case: str | None = None
     update: str | None = None
 
-    def arithmetic(self) -> AbstractContextManager[object]:
-        """A fresh autocast as the policy says."""
-        return policy_autocast(self.live.device.type, self.policy.dtype, self.policy.autocast)
+    @contextlib.contextmanager
+    def arithmetic(self) -> Iterator[None]:
+        """A fresh autocast as the policy says, with the random numbers that FP32 draws."""
+        with policy_autocast(self.live.device.type, self.policy.dtype, self.policy.autocast), SameDraws():
+            yield
 
 
 def observed_case(bench: Bench, policy: Policy, evaluated: Evaluated) -> Observed:
@@ -55,7 +60,10 @@ def observed_case(bench: Bench, policy: Policy, evaluated: Evaluated) -> Observe
         trace = trace_case(bench.live, evaluated.case, policy, bench.rng, fp32=fp32, failing=False)
         return contextlib.nullcontext(trace)
 
-    return Observed(bench.live, policy, forward, traced, "outputs", evaluated.index, case=evaluated.case.id)
+    def mode() -> AbstractContextManager[object]:
+        return eval_mode(bench.live.modules)
+
+    return Observed(bench.live, policy, forward, traced, "outputs", evaluated.index, mode, case=evaluated.case.id)
 
 
 def observed_window(run: GuardedRun, update: LiveUpdate, step: int) -> Observed:
@@ -67,4 +75,4 @@ def observed_window(run: GuardedRun, update: LiveUpdate, step: int) -> Observed:
     def traced(fp32: bool) -> AbstractContextManager[Trace]:
         return traced_window(run, update, step, fp32=fp32, failing=False)
 
-    return Observed(run.live, run.policy, forward, traced, "loss", step, update=update.name)
+    return Observed(run.live, run.policy, forward, traced, "loss", step, contextlib.nullcontext, update=update.name)

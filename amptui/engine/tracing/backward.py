@@ -55,6 +55,8 @@ class ForwardOp:
     #: None outside of all modules.
     module: str | None
     line: Line | None
+    #: The innermost module being called: another one where a method of `module` was called directly.
+    called: str | None
 
 
 @dataclass
@@ -100,8 +102,8 @@ def makers_of(nodes: Iterable[Any], index: ForwardIndex, limit: int = 2000) -> t
     for node in waiting:
         forward = index.find(node)
         if forward is not None and makes_half(forward.aten):
-            if forward.module is not None:
-                found[forward.module] = None
+            if forward.called is not None:
+                found[forward.called] = None
             continue
         for earlier, _ in node.next_functions:
             if earlier is not None and earlier not in seen and len(seen) < limit:

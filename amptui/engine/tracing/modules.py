@@ -6,9 +6,12 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType
 
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from amptui.engine.tracing.source import selves
 
 #: The prefix that torch.compile's wrapper puts before the names of what it wraps.
 _COMPILED = "_orig_mod"
@@ -30,6 +33,13 @@ class ModulePaths:
         """The path, or None for a module that is not part of the model."""
         found = self._paths.get(id(module))
         return None if found is None else found[0]
+
+    def owner_of(self, frame: FrameType | None) -> str | None:
+        """The module whose method runs in `frame` or, for a function, called it; None outside of the model's methods.
+
+        A method that is called directly (`model.encode(x)`) has no module call around it.
+        """
+        return next((path for path in map(self.path_of, selves(frame)) if path is not None), None)
 
     def by_path(self) -> dict[str, nn.Module]:
         """Path to module."""
@@ -98,8 +108,13 @@ class ModuleStack:
         """Whether the calling thread is the one that opened the stack."""
         return threading.get_ident() == self._home
 
+    def owner(self, frame: FrameType | None) -> str | None:
+        """The module whose code runs in `frame`: also one that a method of its own was called on, and not itself."""
+        owner = self._paths.owner_of(frame)
+        return self.current() if owner is None else owner
+
     def current(self) -> str | None:
-        """The innermost module that is part of the model, or None outside of it."""
+        """The innermost module of the model that is being called, or None outside of its calls."""
         for _, path in reversed(self._stack):
             if path is not None:
                 return path

@@ -74,16 +74,17 @@ class Recording:
         if not is_new and torch.is_grad_enabled():
             return
         # Without gradients no node is made, but a checkpoint repeats these lines later with gradients.
-        frame = user_frame(sys._getframe(1))
+        here = sys._getframe(1)
+        frame = user_frame(here)
         line = line_of(frame) if frame is not None else None
-        module = self.stack.current()
-        if module is not None and makes_half(facts.aten):
-            self.newest_maker = module
+        module, called = self.stack.owner(here), self.stack.current()
+        if called is not None and makes_half(facts.aten):
+            self.newest_maker = called
         if current_node() is None:
             self.index.modules[line] = module
         elif module is None:
-            module = self.index.modules.get(line)
-        op = ForwardOp(facts.aten, facts.name, module, line)
+            module = called = self.index.modules.get(line)
+        op = ForwardOp(facts.aten, facts.name, module, line, called)
         if current_node() is not None:
             self.repeated = op
         if is_new:
@@ -105,7 +106,8 @@ class Recording:
     def place(self, facts: OpFacts, calls: TorchCalls) -> Place:
         """Where the op that is being dispatched in the thread of `calls` belongs."""
         node = current_node()
-        frame: FrameType | None = sys._getframe(1)
+        here: FrameType | None = sys._getframe(1)
+        frame = here
         if node is not None:
             frame = user_frame(frame, inside_backward=True)
             if not (torch.is_grad_enabled() and _repeats_forward(frame, self.stack)):
@@ -113,7 +115,7 @@ class Recording:
         else:
             frame = user_frame(frame)
         line = line_of(frame) if frame is not None else None
-        module = self.stack.current()
+        module = self.stack.owner(here)
         if module is None and node is not None:
             module = self.index.modules.get(line)
         in_loss = module is None and self.outside == "loss"

@@ -7,6 +7,7 @@ import linecache
 import os
 import sys
 import sysconfig
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -17,6 +18,8 @@ _TORCH = tuple(
     for module in map(sys.modules.get, ("torch", "functorch", "torchgen"))
     if module is not None and module.__file__
 )
+#: Where torch's own modules are.
+_MODULES = tuple(str(Path(folder, "nn")) for folder in _TORCH)
 _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 _SITE = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 #: Python code calls the autograd engine here; frames further out did not run this op, they waited for it.
@@ -80,6 +83,20 @@ def user_frame(frame: FrameType | None, *, inside_backward: bool = False) -> Fra
             return None
         frame = frame.f_back
     return None
+
+
+def selves(frame: FrameType | None) -> Iterator[object]:
+    """The `self` of every method of the user's or of torch.nn from `frame` outwards, up to the autograd engine."""
+    while frame is not None and frame.f_code.co_name != ENGINE:
+        if _is_method(frame.f_code):
+            yield frame.f_locals.get("self")
+        frame = frame.f_back
+
+
+@functools.cache
+def _is_method(code: CodeType) -> bool:
+    has_self = code.co_argcount > 0 and code.co_varnames[0] == "self"
+    return has_self and (is_user_code(code) or code.co_filename.startswith(_MODULES))
 
 
 def line_of(frame: FrameType, number: int | None = None) -> Line:

@@ -148,6 +148,44 @@ def two_updates_with_one_scale(dtype: str) -> Project:
     )
 
 
+@healthy
+def update_that_follows_one_held_back(dtype: str) -> Project:
+    """In iteration 0 the first is skipped while its scale settles; the baseline's second saw it applied."""
+    torch.manual_seed(2)
+    model = nn.ModuleDict({"d": nn.Linear(4, 1), "g": nn.Linear(4, 4)})
+
+    def loss_d(m: Any, b: Batch) -> Tensor:
+        return 40.0 * F.softplus(-m["d"](b["x"]).float()).mean()
+
+    def loss_g(m: Any, b: Batch) -> Tensor:
+        return F.softplus(-m["d"](m["g"](b["x"])).float()).mean()
+
+    return Project(
+        model=model,
+        updates=[
+            Update(optimizer=torch.optim.Adam(model["d"].parameters(), lr=0.5), loss=loss_d, name="d"),
+            Update(optimizer=torch.optim.SGD(model["g"].parameters(), lr=1e-3), loss=loss_g, name="g"),
+        ],
+        batches=batches(24),
+        policy=Policy(dtype=dtype, scaler=Scaler(init_scale=2.0**13) if dtype == "float16" else None),
+    )
+
+
+# Random numbers
+
+
+@healthy
+def noise_in_the_dtype_of_the_activations(dtype: str) -> Project:
+    """In half the generator gives other numbers than in float32: the numbers differ, and nothing is wrong."""
+
+    class Sampled(nn.Module):
+        def forward(self, h: Tensor) -> Tensor:
+            mean, spread = h[:, :7], 3.0 * h[:, :7].exp()
+            return torch.cat([mean + spread * torch.randn_like(mean), h[:, 7:]], -1)
+
+    return trained(Net(Sampled()), batches(8), dtype=dtype)
+
+
 # State
 
 
