@@ -22,7 +22,7 @@ from amptui.findings.raised import fails_in_fp32, policy_alone
 from amptui.findings.rows import rows
 from amptui.findings.settling import idle_in_fp32, settles, too_few
 from amptui.findings.steadiness import baseline_broken, is_random, noisy_outputs, random_outputs
-from amptui.findings.words import counted, listed, number, plain_value, scale_text
+from amptui.findings.words import counted, listed, number, percent, plain_value, scale_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +205,9 @@ def _row_text(row: Row) -> str:
     where = f"in case {row.case!r}, " if row.case is not None else ""
     if row.measured is not None and isinstance(row.limit, int | float):
         asked = "at least" if row.criterion == "updates" else "at most"
+        if row.criterion == "progress":
+            above = f"{percent(row.measured)} above the baseline's"
+            return f"{where}{row.what}: {above}, where {asked} {percent(row.limit)} is asked for"
         return f"{where}{row.what}: {number(row.measured)}, where {asked} {number(row.limit)} is asked for"
     return f"{where}{row.what}: {plain_value(row.trial)} instead of {plain_value(row.baseline)}"
 

@@ -25,6 +25,14 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def percent(share: float) -> str:
+    """A share in two significant digits: 0.0003988 → "0.04 %", 1.234 → "120 %"."""
+    if not math.isfinite(share):
+        return f"{share} %"
+    rounded = float(f"{100.0 * share:.2g}")
+    return f"{rounded:,.0f} %" if abs(rounded) >= 10.0 else f"{rounded:g} %"
+
+
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """ "1 update", "1,200 updates"."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

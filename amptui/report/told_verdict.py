@@ -5,27 +5,20 @@ from __future__ import annotations
 import math
 
 from amptui.findings.finding import Finding
-from amptui.findings.judgement import Criterion, Row, Verdict
+from amptui.findings.judgement import Row, Verdict
 from amptui.findings.telling import most_telling
 from amptui.findings.words import counted
 from amptui.protocol.events import VerdictReached
 from amptui.report.figures import figure, from_here, name, place, words
 from amptui.report.page import LABEL, Mark, Page, cells
 from amptui.report.told_baseline import margins_of, smallest
+from amptui.report.told_rows import ASKED, is_gradient, limit, measured
 from amptui.session.state import SessionState
 
 _SIGNS: dict[Verdict, tuple[Mark, str]] = {
     "accept": ("ok", "bold green"),
     "reject": ("fail", "bold red"),
     "inconclusive": ("warn", "bold yellow"),
-}
-_ASKED: dict[Criterion, str] = {
-    "finite": "no NaN, no infinity that FP32 does not have",
-    "difference": "outputs, first loss and first gradient near FP32",
-    "decision": "what the project decides stands",
-    "quality": "the project's own measure does not fall too far",
-    "updates": "enough updates reach the weights",
-    "progress": "the late loss beside the baseline's",
 }
 
 
@@ -75,7 +68,7 @@ def _tell_rows(page: Page, rows: tuple[Row, ...]) -> None:
         apart = bool(shown)
         mark: Mark = "fail" if failed else "ok" if judged else "told"
         passed = f"{len(judged) - len(failed):,} of {len(judged):,} passed" if judged else "shown, not judged"
-        page.field(criterion, f"{passed} · {_ASKED[criterion]}", mark=mark)
+        page.field(criterion, f"{passed} · {ASKED[criterion]}", mark=mark)
         for key in dict.fromkeys(map(_subject, shown)):
             _tell_alike(page, [row for row in shown if _subject(row) == key])
 
@@ -89,7 +82,7 @@ def _tell_alike(page: Page, rows: list[Row]) -> None:
     first = rows[0]
     parts = [words(first.what)]
     if first.limit is not None:
-        parts.append(f"limit {figure(first.limit)}")
+        parts.append(f"limit {limit(first)}")
     if first.passed is None and first.limit is not None:
         parts.append("shown, not judged")
     page.line(" · ".join(parts), indent=LABEL, hang=2)
@@ -108,10 +101,10 @@ def _trial(row: Row) -> str:
     if not told:
         return said
     if row.criterion == "difference":
-        beyond = "apart by" if row.what.startswith("gradient") else "beyond rtol by"
+        beyond = "apart by" if is_gradient(row) else "beyond rtol by"
         return f"{said} · {beyond} {figure(row.measured)}"
-    if row.criterion == "progress" and row.measured is not None:
-        return f"{said} · {'above' if row.measured > 0.0 else 'below'} by {figure(abs(row.measured))}"
+    if row.criterion == "progress":
+        return f"{said} · {measured(row)}"
     return f"{said} · drop {figure(row.measured)}" if row.criterion == "quality" else said
 
 

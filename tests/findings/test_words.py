@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from amptui.findings.words import UNTOUCHED, counted, listed, plain_value, scale_text, trip_words
+from amptui.findings.words import UNTOUCHED, counted, listed, percent, plain_value, scale_text, trip_words
 from tests.findings.trials import INF, NAN
 
 
@@ -23,6 +23,14 @@ from tests.findings.trials import INF, NAN
 )
 def test_a_scale_is_a_power_of_two_where_it_is_one(scale, text):
     assert scale_text(scale) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0003988, "0.04 %"), (-0.02, "-2 %"), (1.234, "120 %"), (0.0, "0 %"), (INF, "inf %"), (NAN, "nan %")],
+)
+def test_a_share_is_told_in_percent(share, text):
+    assert percent(share) == text
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ class TestWhatIsSaid:
             "✓ ACCEPT 4 cases and 40 iterations held.",
             "✓ difference 4 of 4 passed",
             "· progress shown, not judged",
-            "baseline 0.5 trial 0.51 · above by 0.02",
+            "baseline 0.5 trial 0.51 · above by 2 %",
             "✓ no findings",
             "amptui restore a-session -o fp32.pt",
             "JSON result.json",
@@ -92,6 +92,10 @@ class TestWhatIsSaid:
     )
     def test_an_accepted_session_says(self, said: str) -> None:
         assert said in words_of(account_of(sessions.accepted()))
+
+    def test_a_criterion_that_the_user_wrote_is_told_as_theirs(self) -> None:
+        said = words_of(account_of((*stages.opened(), *stages.baseline(), *stages.locked_by_the_user())))
+        assert "written by the user decision_changes 1 in place of 0, proposed as none may change" in said
 
     def test_settings_of_another_device_are_not_mentioned(self) -> None:
         assert "tf32" not in account_of(sessions.accepted())

@@ -14,7 +14,7 @@ from amptui.report.html import html
 from amptui.report.markdown import markdown
 from amptui.report.sections.pasted import accepted_code
 from tests.report.sessions import SESSIONS, accepted, inconclusive, rejected
-from tests.report.stages import opened
+from tests.report.stages import baseline, locked_by_the_user, opened, trial_started
 from tests.report.test_html import Page
 from tests.report.written import everything, recorded
 
@@ -77,6 +77,14 @@ def test_rows_that_failed_are_told_with_their_figures() -> None:
     )
 
 
+def test_every_measured_figure_is_told_in_its_unit() -> None:
+    told_only = section(report(accepted()), "verdict")
+    assert "| 0.5 | 0.51 | above by 2 % |" in told_only
+    assert "as a share of the FP32 loss" in told_only
+    assert "rtol × |FP32|" not in told_only, "there is no such row"
+    assert "rtol × |FP32|" in section(report(rejected()), "verdict")
+
+
 def test_each_case_is_told_beside_fp32() -> None:
     text = section(report(rejected()), "cases")
     assert "| `plain-1` | ordinary | 3 |   | 0.5 |   | ! not run in the trial |" in text
@@ -108,6 +116,11 @@ def test_criteria_are_told_with_digest_reasons_and_every_revision() -> None:
     late = section(report(inconclusive()), "criteria")
     assert "! revision 2, locked after a trial had run" in late
     assert "the loader was shuffled" in late
+
+
+def test_a_criterion_that_the_user_wrote_is_told_as_theirs() -> None:
+    text = section(report((*opened(), *baseline(), *locked_by_the_user(), *trial_started())), "criteria")
+    assert "| `decision_changes` | 1 | the user | in place of 0, proposed as none may change |" in text
 
 
 def test_what_happened_on_the_way() -> None:

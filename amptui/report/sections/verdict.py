@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from amptui.findings.criteria import limits_for
-from amptui.findings.judgement import Criterion, Row
+from amptui.findings.judgement import Row
 from amptui.findings.policies import TrialSummary
 from amptui.findings.words import listed
 from amptui.protocol.events import BaselineCaseRun, TrialCaseRun
@@ -16,18 +16,11 @@ from amptui.report.document import Block, Code, Column, Mark, Paragraph, Section
 from amptui.report.figures import figure, name, words
 from amptui.report.recorded import Recorded
 from amptui.report.sections.head import SIGNS, glance
+from amptui.report.told_rows import ASKED, limit, measured, unit_notes
 from amptui.report.told_trial import scale_course
 from amptui.session.side_by_side import recommendation, summaries
 from amptui.session.state import SessionState
 
-_ASKED: dict[Criterion, str] = {
-    "finite": "no NaN and no infinity that FP32 does not have",
-    "difference": "outputs, first loss and first gradient near FP32",
-    "decision": "what the project decides stands",
-    "quality": "the project's own measure does not fall too far",
-    "updates": "enough updates reach the weights",
-    "progress": "the late loss beside the baseline's",
-}
 #: What a page can hold; the JSON has them all.
 _MOST_ROWS = 100
 _MOST_CASES = 200
@@ -57,7 +50,7 @@ def _criteria(rows: Sequence[Row]) -> Table:
         if judged:
             sign: Sign = "ok" if passed == len(judged) else "fail"
             result = (Mark(sign), "passed" if sign == "ok" else "failed")
-        lines.append((criterion, _ASKED[criterion], f"{passed:,} of {len(judged):,}" if judged else "", result))
+        lines.append((criterion, ASKED[criterion], f"{passed:,} of {len(judged):,}" if judged else "", result))
     columns = (Column("Criterion"), Column("Asks that"), Column("Rows passed", number=True), Column("Result"))
     return Table("Rows that decide", columns, lines)
 
@@ -77,10 +70,7 @@ def _rows(rows: Sequence[Row]) -> Table:
         Column("Limit", number=True),
         Column("Result"),
     )
-    note = (
-        "Where cases share a line, its figures are those of the first. Measured, of a difference: what lies beyond "
-        "rtol × |FP32|, which the limit (atol) bounds."
-    )
+    note = " ".join(("Where cases share a line, its figures are those of the first.", *unit_notes(rows)))
     if len(groups) > _MOST_ROWS:
         note += f" {len(groups) - _MOST_ROWS:,} more lines are in the report's JSON."
     return Table("Rows that failed, and rows that only tell", columns, lines, note)
@@ -94,8 +84,8 @@ def _group(rows: Sequence[Row]) -> Sequence[Words]:
         f"{len(cases):,}: {listed(cases)}" if len(cases) > 1 else name(cases[0]) if cases else "",
         figure(first.baseline),
         figure(first.trial),
-        figure(first.measured) if first.measured is not None else "",
-        figure(first.limit) if first.limit is not None else "",
+        measured(first),
+        limit(first) if first.limit is not None else "",
         (Mark("fail"), "failed") if first.passed is False else (Mark("told"), "not judged"),
     )
 

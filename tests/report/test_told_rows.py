@@ -1,0 +1,26 @@
+"""The measured figure of a row is told in its own unit, and so is its limit."""
+
+from __future__ import annotations
+
+from amptui.findings.judgement import Row
+from amptui.report.told_rows import limit, measured, unit_notes
+
+
+def test_progress_is_a_share_of_the_baselines_loss_and_says_so() -> None:
+    row = Row(criterion="progress", passed=None, baseline=0.4765, trial=0.4763, measured=-0.0003988, limit=0.1)
+    assert measured(row) == "below by 0.04 %"
+    assert limit(row) == "10 %"
+
+
+def test_other_figures_stay_in_the_unit_of_their_limit() -> None:
+    row = Row(criterion="difference", passed=False, what="output y", measured=0.25, limit=0.125)
+    assert (measured(row), limit(row)) == ("0.25", "0.125")
+    assert measured(Row(criterion="finite", passed=True)) == ""
+
+
+def test_only_the_kinds_that_are_shown_are_explained() -> None:
+    gradient = Row(criterion="difference", passed=False, what="gradient of w of main, iteration 0", measured=0.5)
+    progress = Row(criterion="progress", passed=None, measured=0.02)
+    (about_gradient,) = unit_notes([gradient])
+    assert "layer's norm" in about_gradient
+    assert len(unit_notes([gradient, progress, progress])) == 2
