@@ -238,7 +238,7 @@ class Conductor:
         reason = command.reason.strip()
         before = locked_before(self.outbox.store) if self.locked is None else None
         if before is not None and before.digest == digest:
-            self.locked = replace(before, proposals=self.proposed[1])
+            self.locked = replace(before, proposals=proposing.as_locked(self.proposed[1], criteria))
             self.emit(self.locked)
             return
         if self.trials and not reason:
@@ -252,7 +252,7 @@ class Conductor:
             revision=revision,
             digest=digest,
             criteria=criteria,
-            proposals=self.proposed[1],
+            proposals=proposing.as_locked(self.proposed[1], criteria),
             reason=reason,
             after_trial=self.trials > 0,
         )

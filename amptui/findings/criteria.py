@@ -33,6 +33,8 @@ ROUNDINGS = 16
 GRADIENT_ROUNDINGS = 64
 #: How many times the FP32 noise a tolerance must be before it can tell anything.
 NOISE_FACTOR = 4
+#: Proposals that are named as the fields of `Criteria` are; all others are bounds of outputs.
+PLAIN = ("decision_changes", "tie", "quality_drop", "applied_share", "progress", "atol", "rtol")
 #: The share of the baseline's quality that a proposal lets go.
 QUALITY_SHARE = 0.02
 
@@ -126,6 +128,35 @@ def propose(
         )
     locked = {name: {"atol": bound.atol, "rtol": bound.rtol} for name, bound in bounds.items()}
     return replace(wanted, outputs=locked, quality_drop=drop), tuple(proposals)
+
+
+def as_locked(proposals: Sequence[Proposal], criteria: Criteria) -> tuple[Proposal, ...]:
+    """`proposals` with what `criteria` says in their place: where it differs, the user has written it."""
+    now = [(proposal, value_of(criteria, proposal.name)) for proposal in proposals]
+    return tuple(
+        proposal
+        if value == proposal.value
+        else replace(proposal, value=value, given=False, changed=True, proposed=proposal.value)
+        for proposal, value in now
+    )
+
+
+def value_of(criteria: Criteria, name: str) -> float | int | str | None:
+    """The value of the field `name`: a field of `Criteria`, or a bound of an output, as proposed."""
+    if name in PLAIN:
+        value: float | int | str | None = getattr(criteria, name)
+        return value
+    output, part = split(name)
+    bound = criteria.outputs.get(output)
+    if isinstance(bound, Mapping):
+        return bound.get(part)
+    return bound if part == "atol" else None
+
+
+def split(name: str) -> tuple[str, str]:
+    """Output and bound of a proposal's name: ``outputs.logits.atol`` is the `atol` of `logits`."""
+    output, _, part = name.removeprefix("outputs.").rpartition(".")
+    return output, part
 
 
 def limits_for(criteria: Criteria, output: str) -> tuple[float, float]:

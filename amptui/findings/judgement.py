@@ -17,6 +17,14 @@ class Proposal:
     value: float | int | str | None
     reason: str
     given: bool
+    #: Whether the user wrote another value before the lock; then `proposed` is what stood there.
+    changed: bool = False
+    proposed: float | int | str | None = None
+
+    @property
+    def writer(self) -> Literal["amptui", "project", "you"]:
+        """Whose value it is."""
+        return "you" if self.changed else "project" if self.given else "amptui"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,6 +45,8 @@ def _same_failure(located: Finding, general: Finding) -> bool:
         return False
     if _is_skip(general) and located.stage not in ("backward", "gradient"):
         return False  # what goes wrong in the forward pass is not the scale's doing
+    if general.stage == "error" and located.stage != "error":
+        return False  # what made the project's own check raise is a finding of its own
     if located.case is not None or general.case is not None:
         return located.case == general.case
     if general.step is None and "baseline_step" in general.facts:  # FP32 alone failed: no step of the trial's did

@@ -11,6 +11,10 @@ from amptui.text import safe_text
 
 _NOT_FINITE = re.compile(r"\b(nan|nans|inf|infs|infinite|infinity|non-?finite|not finite)\b", re.IGNORECASE)
 
+#: What code raises that looks at its own numbers.
+_OF_CHECKS = ("AssertionError", "ValueError", "RuntimeError", "FloatingPointError", "ArithmeticError")
+MET_BY_A_CHECK = "The project's own check met a value that is not finite: find its start and run that module in FP32."
+
 
 def raised_findings(evidence: TrialEvidence) -> tuple[Finding, ...]:
     """One finding per error and place; a policy failure that FP32 shows as well is said once, as the project's own."""
@@ -44,7 +48,7 @@ def _finding(evidence: TrialEvidence, group: list[CodeFailure]) -> Finding:
     others = (f"the same {counted(len(group) - 1, 'more time')}",) if len(group) > 1 else ()
     where = f" in {failure.phase}" if failure.phase else ""
     return Finding(
-        kind="not_precision" if in_fp32 else _kind(failure),
+        kind="not_precision" if in_fp32 else kind_of_error(failure.exception, failure.message),
         severity="fault",
         stage="error",
         step=failure.step if failure.step is not None else _index(evidence, failure.case),
@@ -64,19 +68,18 @@ def _finding(evidence: TrialEvidence, group: list[CodeFailure]) -> Finding:
     )
 
 
-def _kind(failure: CodeFailure) -> Kind:
+def kind_of_error(exception: str, message: str) -> Kind:
     """Mostly two dtypes that meet or a constant that does not fit; a project's own check for NaN names its cause."""
-    if "autocast" in failure.message.lower():
+    if "autocast" in message.lower():
         return "autocast_state"
-    raised_by_a_check = failure.exception in ("AssertionError", "ValueError", "FloatingPointError", "ArithmeticError")
-    return "overflow" if raised_by_a_check and _NOT_FINITE.search(failure.message) else "dtype"
+    return "overflow" if exception in _OF_CHECKS and _NOT_FINITE.search(message) else "dtype"
 
 
 def _advice(failure: CodeFailure, in_fp32: bool) -> str:
     if in_fp32:
         return "Mend this first: the project does not run in FP32."
-    if _kind(failure) == "overflow":
-        return "The project's own check met a value that is not finite: find its start and run that module in FP32."
+    if kind_of_error(failure.exception, failure.message) == "overflow":
+        return MET_BY_A_CHECK
     module = failure.module if failure.module not in ("", "loss", "decide", "outputs", "quality") else "…"
     return (
         "Cast where two dtypes meet, as in x.to(y.dtype), and take constants from torch.finfo(x.dtype); or keep the "

@@ -99,12 +99,12 @@ def smallest(margins: Sequence[tuple[float, str]]) -> tuple[float, str]:
 
 
 def tell_criteria(page: Page, event: CriteriaLocked) -> None:
-    given = [proposal for proposal in event.proposals if proposal.given]
-    proposed = [proposal for proposal in event.proposals if not proposal.given]
+    by = {writer: [p for p in event.proposals if p.writer == writer] for writer in ("project", "you", "amptui")}
     widths = _widths(page, event.proposals)
-    for title, proposals in (("written by the project", given), ("proposed by amptui", proposed)):
+    titles = {"project": "written by the project", "you": "written by the user", "amptui": "proposed by amptui"}
+    for writer, proposals in by.items():
         if proposals:
-            page.line((title, "dim"))
+            page.line((titles[writer], "dim"))
         for proposal in proposals:
             _tell_criterion(page, proposal, widths)
     if event.proposals:
@@ -112,7 +112,8 @@ def tell_criteria(page: Page, event: CriteriaLocked) -> None:
     page.field(
         "locked",
         f"revision {event.revision}, {'after a trial' if event.after_trial else 'before the trial'} · "
-        f"{len(given):,} given, {len(proposed):,} proposed · SHA-256 {short_digest(event.digest)}",
+        f"{len(event.proposals) - len(by['amptui']):,} given, {len(by['amptui']):,} proposed · "
+        f"SHA-256 {short_digest(event.digest)}",
         mark="warn" if event.after_trial else "ok",
     )
     if event.reason:
@@ -126,14 +127,23 @@ def _widths(page: Page, proposals: Sequence[Proposal]) -> tuple[int, int]:
 
 
 def _tell_criterion(page: Page, proposal: Proposal, widths: tuple[int, int]) -> None:
-    reason = "" if proposal.given and proposal.reason == _GIVEN else words(proposal.reason)
+    because = "" if proposal.given and proposal.reason == _GIVEN else words(reason(proposal))
     label, value = (name(proposal.name), widths[0]), (figure(proposal.value), widths[1])
     if page.width >= _WIDE:
-        page.columns([label, value, (reason, 0)], indent=MARGIN + 2)
+        page.columns([label, value, (because, 0)], indent=MARGIN + 2)
         return
     page.columns([label, (value[0], 0)], indent=MARGIN + 2)
-    if reason:
-        page.line((reason, "dim"), indent=MARGIN + 4)
+    if because:
+        page.line((because, "dim"), indent=MARGIN + 4)
+
+
+def reason(proposal: Proposal) -> str:
+    """Why a criterion is what it is; of what the user wrote, in place of which proposal."""
+    return (
+        f"in place of {figure(proposal.proposed)}, proposed as {proposal.reason}"
+        if proposal.changed
+        else proposal.reason
+    )
 
 
 def margins_of(state: SessionState) -> Iterator[tuple[float, str]]:

@@ -7,37 +7,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from amptui.findings.criteria import PLAIN, split
 from amptui.project import Criteria, ProjectError
 
 _WHOLE = ("decision_changes",)
 _WORDS = {"tie": ("same", "any")}
 _OPTIONAL = ("progress",)
-_PLAIN = ("decision_changes", "tie", "quality_drop", "applied_share", "progress", "atol", "rtol")
-
-
-def value_of(criteria: Criteria, name: str) -> float | int | str | None:
-    """The value of the field `name`: a field of `Criteria`, or a bound of an output, as proposed."""
-    if name in _PLAIN:
-        value: float | int | str | None = getattr(criteria, name)
-        return value
-    output, part = split(name)
-    bound = criteria.outputs.get(output)
-    if isinstance(bound, Mapping):
-        return bound.get(part)
-    return bound if part == "atol" else None
-
-
-def split(name: str) -> tuple[str, str]:
-    """Output and bound of a proposal's name: ``outputs.logits.atol`` is the `atol` of `logits`."""
-    output, _, part = name.removeprefix("outputs.").rpartition(".")
-    return output, part
 
 
 def with_value(criteria: Criteria, name: str, text: str) -> Criteria:
     """`criteria` with what was typed for `name`. Raises ValueError that says what to write."""
     value = _read(name, text.strip())
     try:
-        if name in _PLAIN:
+        if name in PLAIN:
             changes: dict[str, Any] = {name: value}
             return replace(criteria, **changes)
         output, part = split(name)

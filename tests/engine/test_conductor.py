@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,16 @@ def test_what_the_project_wrote_down_is_kept_in_the_proposal(opened: Any) -> Non
     assert "applied_share" in given
     assert any("atol" in name for name in given)
     assert all(p.reason for p in proposed.proposals)
+
+
+def test_what_the_user_wrote_before_the_lock_is_locked_as_theirs_beside_what_was_proposed(opened: Any) -> None:
+    done = opened(project()).do(RunBaseline())
+    proposed = done.one(CriteriaProposed)
+    done.do(LockCriteria(criteria=replace(proposed.criteria, applied_share=0.5)))
+    by_name = {proposal.name: proposal for proposal in done.one(CriteriaLocked).proposals}
+    share = by_name.pop("applied_share")
+    assert (share.value, share.writer, share.proposed) == (0.5, "you", proposed.criteria.applied_share)
+    assert {proposal.writer for proposal in by_name.values()} == {"amptui"}
 
 
 def test_after_a_trial_a_change_needs_a_reason_and_is_a_new_revision(opened: Any) -> None:

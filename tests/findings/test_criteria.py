@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amptui.findings.criteria import digest, limits_for, propose, written_fields
+from amptui.findings.criteria import as_locked, digest, limits_for, propose, written_fields
 from amptui.findings.evidence import OutputRange
 from amptui.project import Criteria
 from tests.findings.trials import INF, NAN
@@ -206,3 +206,18 @@ def test_a_digest_does_not_depend_on_how_a_number_or_an_order_was_written():
 def test_proposals_are_finite_and_usable_whatever_was_measured(largest, noise, dtype, quality):
     criteria, _ = proposed(outputs=logits(largest, noise), dtype=dtype, quality=quality)
     assert isinstance(criteria, Criteria)  # its own checks passed: every figure finite and from 0
+
+
+def test_what_differs_from_a_proposal_is_the_user_s_and_says_what_it_stands_for():
+    criteria, proposals = proposed()
+    assert as_locked(proposals, criteria) == proposals
+    outputs = {**criteria.outputs, "logits": {"atol": 1.0, "rtol": 0.25}}
+    wider = dataclasses.replace(criteria, outputs=outputs, decision_changes=1)
+    changed = {proposal.name: proposal for proposal in as_locked(proposals, wider) if proposal.changed}
+    assert {name: proposal.value for name, proposal in changed.items()} == {
+        "outputs.logits.atol": 1.0,
+        "outputs.logits.rtol": 0.25,
+        "decision_changes": 1,
+    }
+    before = {proposal.name: proposal.value for proposal in proposals}
+    assert all((p.writer, p.proposed) == ("you", before[name]) for name, p in changed.items())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from amptui.findings.criteria import as_locked
 from amptui.findings.evidence import TensorDifference
 from amptui.findings.judgement import Proposal, Row, UpdateCounts
 from amptui.project import Criteria, Policy
@@ -152,6 +154,12 @@ PROPOSALS = (
     Proposal(name="decision_changes", value=0, reason="none may change", given=False),
     Proposal(name="progress", value=None, reason="shown, not judged", given=False),
 )
+
+
+def locked_by_the_user() -> Told:
+    """Criteria of which one was written on the screen before the lock."""
+    criteria = replace(LOCKED, decision_changes=1)
+    return locked(criteria=criteria, proposals=as_locked(PROPOSALS[2:3], criteria))
 
 
 def locked(**changed: Any) -> Told:

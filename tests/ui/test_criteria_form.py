@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from amptui.findings.criteria import propose
+from amptui.findings.criteria import propose, value_of
 from amptui.findings.evidence import OutputRange
 from amptui.project import Criteria
-from amptui.ui.criteria_form import value_of, with_value
+from amptui.ui.criteria_form import with_value
 
 RANGE = {"a.b": OutputRange(name="a.b", largest=10.0, noise=0.0, randomness=0.0)}
 PROPOSED, PROPOSALS = propose(None, frozenset(), RANGE, "float16", ["main"], has_quality=True, quality=0.9)

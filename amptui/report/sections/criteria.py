@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from amptui.report.document import Block, Code, Column, Facts, Mark, Section, Table, Words
 from amptui.report.figures import figure, words
 from amptui.report.recorded import Recorded
+from amptui.report.told_baseline import reason
 
 
 def criteria_section(recorded: Recorded) -> Section | None:
@@ -32,8 +33,8 @@ def criteria_section(recorded: Recorded) -> Section | None:
             (
                 Code(proposal.name),
                 figure(proposal.value),
-                "project" if proposal.given else "amptui",
-                words(proposal.reason),
+                "the user" if proposal.writer == "you" else proposal.writer,
+                words(reason(proposal)),
             )
             for proposal in locked.proposals
         ]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from amptui.findings.criteria import value_of
 from amptui.findings.judgement import Proposal
 from amptui.project import Criteria
 from amptui.protocol.commands import Condition, ConditionName
 from amptui.report.figures import figure, place
 from amptui.session.state import SessionState
 from amptui.ui import policies as trying
-from amptui.ui.criteria_form import value_of, with_value
+from amptui.ui.criteria_form import with_value
 from amptui.ui.dialogs.question import Option, Question, sentence
 
 _CONDITIONS: tuple[tuple[str, ConditionName, str, str | None], ...] = (

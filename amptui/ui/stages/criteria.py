@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from textual.app import ComposeResult
 
+from amptui.findings.criteria import as_locked
 from amptui.findings.judgement import Proposal
 from amptui.project import Criteria
 from amptui.report.figures import figure, short_digest
 from amptui.session.state import SessionState
-from amptui.ui.criteria_form import value_of
 from amptui.ui.raster.line import Role
 from amptui.ui.raster.prose import Paragraph, paragraph
 from amptui.ui.raster.table import Table, TableColumn, TableRow
@@ -42,21 +42,20 @@ def criteria_table(state: SessionState, changed: Criteria | None) -> Table:
 
 
 def _proposals(state: SessionState) -> Sequence[Proposal]:
-    return state.proposed.proposals if state.proposed is not None else state.locked.proposals if state.locked else ()
+    """Those in force, else those that wait for the lock."""
+    said = state.locked or state.proposed
+    return said.proposals if said is not None else ()
 
 
 def _row(proposal: Proposal, changed: Criteria | None) -> TableRow:
-    value, origin = proposal.value, "project" if proposal.given else "amptui"
-    role: Role = "text"
-    reason = proposal.reason
     if changed is not None:
-        now = value_of(changed, proposal.name)
-        if now != proposal.value:
-            value, origin, role = now, "you", "accent"
-            reason = f"proposed was {figure(proposal.value)}: {reason}"
+        proposal = as_locked((proposal,), changed)[0]
+    origin = proposal.writer
+    role: Role = "accent" if proposal.changed else "text"
+    reason = f"proposed was {figure(proposal.proposed)}: {proposal.reason}" if proposal.changed else proposal.reason
     return TableRow(
         id=proposal.name,
-        values=(proposal.name.removeprefix("outputs."), figure(value), origin, reason),
+        values=(proposal.name.removeprefix("outputs."), figure(proposal.value), origin, reason),
         role=role,
     )
 

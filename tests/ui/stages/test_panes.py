@@ -10,12 +10,13 @@ from amptui.protocol.codec import Floats
 from amptui.ui.histories import NORM_STEPS, RunHistory, outcome_of
 from amptui.ui.raster.line import plain
 from amptui.ui.session_view import SessionView
+from amptui.ui.stages.criteria import criteria_table
 from amptui.ui.stages.layers import layers_table
 from amptui.ui.stages.trial_plots import loss_plot, norm_plot, scale_plot, updates_timeline
 from amptui.ui.stages.verdict import cases_table, tell_verdict_stage
 from amptui.ui.told_page import told_lines
 from tests.report import sessions
-from tests.report.stages import iteration, locked, opened, record, trial_started
+from tests.report.stages import baseline, iteration, locked, locked_by_the_user, opened, record, trial_started
 
 
 def view_of(events: object) -> SessionView:
@@ -123,3 +124,10 @@ def test_a_verdict_begins_with_the_cause() -> None:
     assert lines[0] == "The cause"
     assert cause < verdict
     assert all(len(line) <= 80 for line in lines)
+
+
+def test_once_locked_the_criteria_on_the_page_are_those_in_force() -> None:
+    view = view_of((*opened(), *baseline(), *locked_by_the_user()))
+    [row] = criteria_table(view.state, None).rows
+    assert row.values == ("decision_changes", "1", "you", "proposed was 0: none may change")
+    assert row.role == "accent"
