@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from amptui.commands.options import FAILED, INTERRUPTED, run_settings, say
+from amptui.commands.options import FAILED, INTERRUPTED, repeated, run_settings, say
 from amptui.project import ProjectError
 from amptui.protocol.events import Event
 from amptui.report.account import Account
@@ -52,7 +52,13 @@ def _judged(
     policies: Sequence[Mapping[str, object]],
 ) -> int:
     """Runs the check, prints its account as it goes, and writes the JSON however it ends."""
-    account = Account(Paper(stderr=given.json == "-"), spec=given.spec, session=name_of(folder), ascii=given.ascii)
+    account = Account(
+        Paper(stderr=given.json == "-"),
+        spec=given.spec,
+        session=name_of(folder),
+        options=repeated(given),
+        ascii=given.ascii,
+    )
     latest = SessionState()
 
     def on_event(event: Event | EngineDeath, state: SessionState) -> None:

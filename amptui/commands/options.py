@@ -25,6 +25,17 @@ def run_settings(given: argparse.Namespace) -> RunSettings:
     return settings_for(given.spec, options, folder=Path.cwd())
 
 
+def repeated(given: argparse.Namespace) -> tuple[str, ...]:
+    """The run options as they were given, for a command that does the same once more."""
+    options = (
+        ("--dtype", given.dtype),
+        ("--device", given.device),
+        ("--iterations", given.iterations),
+        ("--python", given.python),
+    )
+    return tuple(str(word) for option in options if option[1] is not None for word in option)
+
+
 def absolute(path: str | None) -> str | None:
     """`path` from the working directory, `~` expanded."""
     # not resolved: a virtual environment's python is a link, and following it leaves the environment

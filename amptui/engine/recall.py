@@ -102,6 +102,7 @@ def _replayed(live: LiveProject, update: LiveUpdate, case: Retained, before: Seq
         update=update.name,
         replayed="the retained case, replayed",
     )
+    findings = tuple(_advised(finding, before) for finding in findings)
     if traced.error_place is not None:
         findings = (finding_of_error(traced.error_place, step=case.step, case=None, update=update.name, where=None),)
     outcome: Recalled = "fixed" if finite else ("same" if _same_place(findings, before) else "other_place")
@@ -114,6 +115,20 @@ def _replayed(live: LiveProject, update: LiveUpdate, case: Retained, before: Seq
         findings=findings,
         variations=_variations(run, update, case, fp32_finite=fp32.finite, finite=finite),
     )
+
+
+def _advised(finding: Finding, before: Sequence[Finding]) -> Finding:
+    """With the advice that the session gave about the same place: there replays had proved which regions mend it."""
+    same = (
+        f
+        for f in before
+        if (f.kind, f.module, f.op, f.step) == (finding.kind, finding.module, finding.op, finding.step)
+    )
+    known = next(same, None)
+    if known is None:
+        return finding
+    regions = {name: fact for name, fact in known.facts.items() if name == "fp32_regions"}
+    return dataclasses.replace(finding, advice=known.advice, facts={**finding.facts, **regions})
 
 
 def _variations(

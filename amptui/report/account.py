@@ -6,7 +6,7 @@ It reads nothing but events and the state that they reduce to, so a recorded ses
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from amptui.findings.words import scale_text
@@ -45,6 +45,8 @@ _AFTER_CASES = (
 class Account:
     """Prints to `console` what happens in `session`. `ascii` keeps to plain ASCII.
 
+    `spec` and `options` are what the check was given: a command to go on with repeats them.
+
     On a terminal one progress line passes at the bottom, painted at most four times a second and erased afterwards;
     into a pipe or a file go text and newlines alone.
     """
@@ -55,11 +57,12 @@ class Account:
         *,
         spec: str,
         session: str,
+        options: Sequence[str] = (),
         ascii: bool = False,  # noqa: A002
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._page = Page(console, ascii=ascii, clock=clock)
-        self._spec, self._session = spec, session
+        self._spec, self._session, self._options = spec, session, tuple(options)
         self._begun = False
         self._stage_told: StageName | None = None
         self._trial = told_trial.TrialAccount()
@@ -90,7 +93,9 @@ class Account:
         """The last lines; `json` is the file that the result was written to."""
         self.begin()
         told_measure.tell_policies(self._page, state)
-        told_end.tell_end(self._page, state, exit_code, session=self._session, json=json)
+        told_end.tell_end(
+            self._page, state, exit_code, session=self._session, json=json, spec=self._spec, options=self._options
+        )
         self._page.clear_progress()
 
     def _tell_cases(self, state: SessionState) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amptui.findings.words import counted
 from amptui.protocol.events import EngineFailed, FellBack, Goodbye, Refused
 from amptui.report.figures import name, place, shell_word, words
 from amptui.report.page import Page
+from amptui.report.told_next import tell_next
 from amptui.report.told_trial import tell_place
 from amptui.session.death import EngineDeath
 from amptui.session.folder import ERROR_FILE
@@ -71,13 +74,27 @@ def tell_fallback(page: Page, event: FellBack) -> None:
     )
 
 
-def tell_end(page: Page, state: SessionState, exit_code: int, *, session: str, json: str | None) -> None:
-    """What is left to say whichever way it ended: the way back, the files, the exit code."""
+def tell_end(
+    page: Page,
+    state: SessionState,
+    exit_code: int,
+    *,
+    session: str,
+    json: str | None,
+    spec: str,
+    options: Sequence[str] = (),
+) -> None:
+    """What is left to say whichever way it ended: how to go on, the way back, the files, the exit code.
+
+    `spec` and `options` are what the check was given.
+    """
     page.blank()
     page.rule()
     if exit_code == 0:
         page.field("adopt it", "a report with the training step to paste into your own code:")
         page.command("amptui report", shell_word(session), "-o report.html")
+    else:
+        tell_next(page, state, session=session, spec=spec, options=options)
     if state.checkpoints:
         page.field("go back", "the FP32 checkpoint, every bit verified, as a file for torch.load:")
         page.command("amptui restore", shell_word(session), "-o fp32.pt")

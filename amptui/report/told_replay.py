@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from amptui.findings.verdict import suggested_regions
 from amptui.protocol.events import CaseReplayed, CaseRetained
-from amptui.report.figures import shell_word, size
+from amptui.report.figures import from_here, place, shell_word, size, words
+from amptui.report.told_next import where_regions_go
 from amptui.text import safe_text
 
 _OUTCOMES = {
@@ -32,10 +34,13 @@ def say_replayed(event: CaseReplayed) -> str:
     width = max((len(varied) for varied, _ in event.variations), default=0)
     lines += [f"  {safe_text(varied):{width}}   {safe_text(happened)}" for varied, happened in event.variations]
     for finding in event.findings:
-        place = " · ".join(
-            safe_text(part) for part in (finding.stage, finding.module, finding.op, finding.line) if part
+        where = " · ".join(
+            safe_text(part) for part in (finding.stage, finding.module, finding.op, place(finding.line)) if part
         )
-        lines += ["", f"  {finding.kind}: {place}"]
-        lines += [f"    {safe_text(fact, 600)}" for fact in finding.evidence]
+        lines += ["", f"  {finding.kind}: {where}"]
+        lines += [f"    {safe_text(from_here(fact), 600)}" for fact in finding.evidence]
         lines += [f"    → {safe_text(finding.advice, 600)}"]
+    regions = suggested_regions(event.findings)
+    if regions:
+        lines += ["", f"  Write it {words(where_regions_go(regions))}"]
     return "\n".join(lines)

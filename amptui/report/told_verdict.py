@@ -39,7 +39,7 @@ def tell_verdict(page: Page, event: VerdictReached, state: SessionState) -> None
     _tell_findings(page, event.findings)
     if event.fp32_regions:
         page.blank()
-        page.field("in FP32", f"suggested: {', '.join(map(name, event.fp32_regions))}")
+        page.field("suggested", f"run in FP32: {', '.join(map(name, event.fp32_regions))}")
 
 
 def _sentence(event: VerdictReached) -> str:

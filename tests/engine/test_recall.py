@@ -45,6 +45,15 @@ def test_it_fails_where_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert dict(event.variations)["as it ran: float16, scale 2^4"] == "not finite"
 
 
+def test_the_advice_is_the_one_that_the_session_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conducted, kept = retained(trained(Net(power), batches(b2=40.0)), tmp_path, monkeypatch)
+    (told,) = (f for e in conducted.all(VerdictReached) for f in e.findings if f.kind == "overflow" and f.op == "pow")
+    first = recalled(conducted, kept).findings[0]
+    assert "Policy(fp32_regions=['block'])" in told.advice
+    assert first.advice == told.advice
+    assert first.facts["fp32_regions"] == told.facts["fp32_regions"]
+
+
 def test_the_live_state_is_the_checkpoints_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Net(nn.Sequential(nn.BatchNorm1d(8), nn.Dropout(0.2)))
     conducted, kept = retained(trained(model, batches(b2=1e7)), tmp_path, monkeypatch)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from amptui.findings.finding import Finding
 from amptui.project import Criteria, Policy
 from amptui.protocol import events as told
 from amptui.protocol.codec import decode, encode
@@ -141,12 +142,31 @@ class TestWhatIsSaid:
             "evidence the square reaches 80,000 float16 ends at 65,504",
             "advice Run blocks.3.norm in FP32.",
             "! decision · notice · decision · case tie-4",
-            "in FP32 suggested: blocks.3.norm",
+            "suggested run in FP32: blocks.3.norm",
+            "mend it in the project: policy=Policy(fp32_regions=['head.norm', 'blocks.3.norm']), or in amptui.yaml",
+            'under policy: fp32_regions: ["head.norm", "blocks.3.norm"]',
+            "amptui run train.py:project --dtype fp16",
+            "amptui report a-session -o report.html",
             "exit code 1, rejected",
         ],
     )
     def test_a_rejected_session_says(self, said: str) -> None:
-        assert said in words_of(account_of(sessions.rejected(), 1))
+        assert said in words_of(account_of(sessions.rejected(), 1, options=("--dtype", "fp16")))
+
+    def test_a_mend_without_a_region_has_its_place_too(self) -> None:
+        findings = (
+            Finding(kind="scaler", severity="fault", stage="gradient", advice="Start with Scaler(init_scale=8)."),
+        )
+        trial = (*sessions.accepted()[:-2], *stages.verdict("reject", "Reject: x.", [], findings=findings))
+        text = words_of(account_of(trial, 1))
+
+        assert "mend it what the advice names goes into the project" in text
+        assert "or into amptui.yaml under policy:" in text
+        assert "amptui replay kept-0 --session a-session" in text
+
+    def test_an_accepted_session_has_nothing_to_mend(self) -> None:
+        assert "mend it" not in account_of(sessions.accepted())
+        assert "amptui run" not in account_of(sessions.accepted())
 
     def test_each_kind_of_trip_and_of_failure_is_told_once(self) -> None:
         text = words_of(account_of(sessions.rejected(), 1))

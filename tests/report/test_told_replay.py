@@ -55,3 +55,17 @@ def test_a_fixed_case_has_no_place() -> None:
         CaseReplayed(id="c", step=2, update="main", outcome="fixed", replayed="traced at op level", findings=())
     )
     assert told.splitlines()[0] == "c: FIXED: everything is finite now (traced at op level)"
+
+
+def test_a_proved_mend_is_told_with_the_places_to_write_it() -> None:
+    finding = Finding(
+        kind="overflow", severity="fault", stage="forward", step=2, module="fc", advice="Run fc in FP32.",
+        facts={"fp32_regions": ("fc",)},
+    )  # fmt: skip
+    told = say_replayed(
+        CaseReplayed(id="c", step=2, update="main", outcome="same", replayed="traced at op level", findings=(finding,))
+    )
+    assert told.splitlines()[-1] == (
+        "  Write it in the project: policy=Policy(fp32_regions=['fc']), or in amptui.yaml under policy: "
+        'fp32_regions: ["fc"]'
+    )
