@@ -78,7 +78,8 @@ def recommend(trials: Sequence[TrialSummary]) -> Recommendation:
         return Recommendation(trial=best.trial, words=f"Take {best.name}: {_why(best, accepted)}; not measured yet.")
     gaining = [trial for trial in measured if _gains(trial)]
     if not gaining:
-        return Recommendation(trial=None, words=f"Stay in FP32 on this device: {'; '.join(map(_no_gain, measured))}.")
+        said = [*map(_no_gain, measured), *(f"{t.name} is accepted, not measured" for t in accepted if not t.claims)]
+        return Recommendation(trial=None, words=f"Stay in FP32 on this device: {'; '.join(said)}.")
     best = min(gaining, key=lambda trial: (-_speed(trial), *_risk(trial)))
     close = [t for t in gaining if _speed(t) > 0.95 * _speed(best)]
     best = min(close, key=_risk)
@@ -86,6 +87,11 @@ def recommend(trials: Sequence[TrialSummary]) -> Recommendation:
     return Recommendation(
         trial=best.trial, words=f"Take {best.name}: {_why(best, accepted)}, and {' and '.join(gains)}."
     )
+
+
+def by_standing(trials: Sequence[TrialSummary]) -> list[TrialSummary]:
+    """The accepted ones, those that were measured before the others, and then the one with less to go wrong first."""
+    return sorted((t for t in trials if t.verdict == "accept"), key=lambda trial: (not trial.claims, _risk(trial)))
 
 
 def _no_gain(trial: TrialSummary) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amptui.findings import foreseen
 from amptui.findings.foreseen import Comparison
 from amptui.findings.gain import Claim, seed_claim
-from amptui.findings.policies import Recommendation, TrialSummary, recommend
+from amptui.findings.policies import Recommendation, TrialSummary, by_standing, recommend
 from amptui.session.state import SessionState, TrialState
 
 
@@ -29,23 +29,30 @@ def summaries(state: SessionState) -> tuple[TrialSummary, ...]:
     return tuple(summary(state, trial) for trial in state.trials)
 
 
+def comparable(state: SessionState) -> tuple[TrialState, ...]:
+    """The trials of the project as it was opened last; those before ran other code, maybe. All where there are none."""
+    return state.trials[state.earlier_trials :] or state.trials
+
+
 def recommendation(state: SessionState) -> Recommendation | None:
     """Which policy to take; None before the first trial."""
-    return recommend(summaries(state)) if state.trials else None
+    return recommend([summary(state, trial) for trial in comparable(state)]) if state.trials else None
 
 
 def chosen(state: SessionState) -> TrialState | None:
-    """The trial that speaks for the session: the recommended one, else an accepted one, else the first with a verdict.
+    """The trial that speaks for the session, on the screen, in report and result.
 
-    With one trial, that one.
+    The recommended one; else the accepted one with the least to go wrong, those first that were measured; else the
+    first with a verdict; else the last one.
     """
-    if len(state.trials) < 2:
-        return state.trial
+    trials = comparable(state)
     said = recommendation(state)
-    wanted = next((t for t in state.trials if said is not None and t.number == said.trial), None)
-    judged = [trial for trial in state.trials if trial.verdict is not None]
-    accepted = [trial for trial in judged if trial.verdict is not None and trial.verdict.verdict == "accept"]
-    return wanted or next(iter(accepted), None) or next(iter(judged), None) or state.trial
+    if said is not None and said.trial is not None:
+        return next(trial for trial in trials if trial.number == said.trial)
+    order = by_standing([summary(state, trial) for trial in trials])
+    if order:
+        return next(trial for trial in trials if trial.number == order[0].trial)
+    return next((trial for trial in trials if trial.verdict is not None), state.trial)
 
 
 def comparison(state: SessionState, trial: TrialState) -> Comparison | None:

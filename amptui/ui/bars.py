@@ -67,7 +67,7 @@ def stages(now: Situation, glyphs: Glyphs) -> Pieces:
 
 
 def _mark(stage: StageName, state: SessionState, glyphs: Glyphs) -> tuple[str, Role]:
-    if stage == "verdict" and state.verdict is not None:
+    if stage == "verdict" and state.verdict is not None and len(state.trials) > state.earlier_trials:
         marks: Mapping[str, tuple[str, Role]] = {
             "accept": (glyphs.ok, "good"),
             "reject": (glyphs.fail, "bad"),

@@ -37,7 +37,10 @@ class EngineLink:
         self._loop = loop
         # What `deliver` needs of the context that this is made in: the framework looks for its app there.
         self._context = contextvars.copy_context()
-        self._arrived: deque[Told] = deque()
+        #: What came, each with the number of the last event that had come by then.
+        self._arrived: deque[tuple[Told, int]] = deque()
+        #: The number of the last event that was delivered; -1 before the first.
+        self.delivered = -1
         self._scheduled = threading.Event()
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._read, name="amptui-engine", daemon=True)
@@ -78,7 +81,7 @@ class EngineLink:
                 return
 
     def _hand_over(self, told: Told) -> None:
-        self._arrived.append(told)
+        self._arrived.append((told, self.engine.last_seq))
         if not self._scheduled.is_set():
             self._scheduled.set()
             with suppress(RuntimeError):  # the loop has ended with the app
@@ -89,7 +92,8 @@ class EngineLink:
     def _take(self) -> None:
         until = time.perf_counter() + SLICE
         while self._arrived and not self._leaving.is_set():
-            self._deliver(self._arrived.popleft())
+            told, self.delivered = self._arrived.popleft()
+            self._deliver(told)
             if time.perf_counter() > until:
                 self._loop.call_later(0.002, self._take, context=self._context)
                 return

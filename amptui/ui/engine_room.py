@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from amptui.protocol import events as told
@@ -94,8 +95,21 @@ class EngineRoom:
 
     async def restart(self) -> None:
         """Ends the engine whatever it does, and starts another one for the same session."""
+        link = self._link
         await self.end(_SHORTLY)
+        if link is not None and link.delivered >= 0:
+            self._catch_up(link.delivered)
         self.start()
+
+    def _catch_up(self, after: int) -> None:
+        """Tells what the engine recorded in its last moments, when it was not listened to any more: its verdict, say."""
+        from amptui.session.history import history  # noqa: PLC0415
+        from amptui.session.store import Store  # noqa: PLC0415
+
+        with suppress(SessionError), Store.read(self.folder) as store:
+            for envelope in history(store, after=after):
+                if not isinstance(envelope.event, told.Goodbye):  # another engine follows
+                    self._deliver(envelope.event)
 
     async def end(self, patience: float = _PATIENTLY) -> None:
         """Ends the engine and all that it started."""

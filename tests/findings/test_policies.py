@@ -8,7 +8,7 @@ import pytest
 
 from amptui.findings.gain import Claim
 from amptui.findings.judgement import Row, ScaleCourse, UpdateCounts
-from amptui.findings.policies import TrialSummary, policy_name, recommend
+from amptui.findings.policies import TrialSummary, by_standing, policy_name, recommend
 from amptui.project import Policy, Scaler
 
 SCALER = ScaleCourse(initial=65536.0, final=65536.0, lowest=65536.0)
@@ -119,6 +119,19 @@ def test_accepted_without_a_gain_means_fp32() -> None:
         "Stay in FP32 on this device: float16 is accepted, but gains nothing beyond the noise; "
         "bfloat16 is accepted, but takes longer."
     )
+
+
+def test_what_was_accepted_and_not_measured_is_said_where_nothing_is_gained() -> None:
+    said = recommend([trial(1), trial(2, "bfloat16", claims=timed("none"))])
+
+    assert said.trial is None
+    assert said.words.endswith("gains nothing beyond the noise; float16 is accepted, not measured.")
+
+
+def test_measured_stands_before_unmeasured_and_less_to_go_wrong_before_more() -> None:
+    trials = [trial(1, verdict="reject"), trial(2), trial(3, "bfloat16"), trial(4, held=2, claims=timed("none"))]
+
+    assert [standing.trial for standing in by_standing(trials)] == [4, 3, 2]
 
 
 def test_an_intervention_counts_against_a_trial() -> None:

@@ -7,7 +7,7 @@ import pytest
 from amptui.session.side_by_side import chosen, comparison, recommendation, seed_claims, summaries
 from amptui.session.state import SessionState, reduce
 from tests.report import measured
-from tests.report.stages import Told
+from tests.report.stages import Told, baseline, locked, opened
 
 
 def after(events: Told) -> SessionState:
@@ -53,6 +53,25 @@ def test_an_accepted_trial_speaks_before_a_rejected_one_even_without_a_gain() ->
     assert said.trial is None, "it gains nothing"
     assert trial is not None
     assert trial.number == 2, "but it was accepted"
+
+
+def test_where_nothing_is_gained_the_measured_one_speaks() -> None:
+    events = [*measured.side_by_side(measure=False), measured.measured(2, "bfloat16", measured.SAME)]
+    trial = chosen(after(events))
+
+    assert trial is not None
+    assert trial.number == 2
+
+
+def test_trials_of_an_opening_before_do_not_compete() -> None:
+    one, two = measured.side_by_side(measure=False), measured.trial(3, "float16", "accept", scaled=True)
+    state = after([*one, *opened(), *baseline(), *locked(), *two])
+    said, trial = recommendation(state), chosen(state)
+
+    assert said is not None
+    assert said.trial == 3, "trial 2 needs no scaler, but ran other code, maybe"
+    assert trial is not None
+    assert trial.number == 3
 
 
 def test_a_single_trial_speaks_for_itself() -> None:

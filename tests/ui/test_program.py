@@ -342,6 +342,9 @@ def test_an_edited_line_is_loaded_anew_the_kept_case_runs_first_then_the_baselin
         assert engine_of(home) != first
         program.press("c")
         program.wait("c shows the criteria", timeout=60)
+        program.press("v")  # what the first engine told while it was ended is told here too
+        program.wait(" events ", "verdict of trial 1: inconclusive")
+        program.press("q")
         program.press("q")
         program.wait("end the engine")
         program.press("e")
