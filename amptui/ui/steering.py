@@ -39,6 +39,8 @@ from amptui.ui.writing import Writing, WritingScreen
 
 #: A stretch that is repeated is this many times as long.
 EXTENDED = 10
+#: Why criteria are others than before where the user wrote none of them.
+PROPOSED_ANEW = "proposed anew by the same rules from a new baseline; no limit was changed by hand"
 
 
 class Screen(WritingScreen, Protocol):
@@ -270,12 +272,17 @@ class Steering:
         return state.proposed.criteria if state.proposed is not None else Criteria()
 
     def _lock(self) -> None:
-        """Locks the proposal, or what the user made of it; what differs from the last revision needs a reason."""
+        """Locks the proposal, or what the user made of it; what the user changed after a lock needs their reason.
+
+        A proposal of a baseline that was run anew may differ from the last revision too: that is the reason then.
+        """
         revisions = self._screen.situation.state.revisions
-        if revisions and revisions[-1].criteria != (self.changed or self._locked_or_proposed()):
-            self._screen.ask(questions.reason(self._screen.situation.state), self._lock_because)
-        else:
+        if not revisions or revisions[-1].criteria == (self.changed or self._locked_or_proposed()):
             self._lock_because("")
+        elif self.changed is None:
+            self._lock_because(PROPOSED_ANEW)
+        else:
+            self._screen.ask(questions.reason(self._screen.situation.state), self._lock_because)
 
     def _lock_because(self, reason: str) -> None:
         self._screen.send(LockCriteria(criteria=self.changed, reason=reason))

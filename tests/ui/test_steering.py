@@ -23,8 +23,9 @@ from amptui.protocol.commands import (
 from amptui.session.death import EngineDeath
 from amptui.session.state import SessionState
 from amptui.ui.dialogs.question import Question
-from amptui.ui.moves import Page, Situation
-from amptui.ui.steering import Steering
+from amptui.ui.moves import Situation
+from amptui.ui.pages import Page
+from amptui.ui.steering import PROPOSED_ANEW, Steering
 from tests.report import measured
 from tests.report.stages import baseline, ended, locked, opened, trial_started
 from tests.ui.test_moves import ACCEPTED, FOUND, REJECTED, after
@@ -242,3 +243,24 @@ def test_a_held_trial_runs_on_to_its_verdict_without_stopping() -> None:
     screen = Screen(after(*attended, told.Paused(step=1, why="after this phase"), state=LOCKED), page="trial")
     screen.steering.unattended()
     assert screen.sent == [Continue(attended=False)]
+
+
+def test_criteria_are_locked_again_without_a_question_unless_the_user_changed_one() -> None:
+    reopened = after(*opened(), *baseline(), state=after(*trial_started(), state=LOCKED))
+    same = Screen(reopened, page="criteria")
+    same.steering.proceed()
+    assert (same.sent, same.asked) == ([LockCriteria(criteria=None, reason="")], [])
+
+    assert reopened.proposed is not None
+    anew = replace(reopened.proposed, criteria=replace(reopened.proposed.criteria, quality_drop=0.5))
+    other = Screen(replace(reopened, proposed=anew), page="criteria")
+    other.steering.proceed()
+    assert (other.sent, other.asked) == ([LockCriteria(criteria=None, reason=PROPOSED_ANEW)], [])
+
+    by_hand = Screen(reopened, page="criteria", answers=["2", "the product can bear it"])
+    by_hand.steering.change("decision_changes")
+    by_hand.steering.proceed()
+    [command] = by_hand.sent
+    assert isinstance(command, LockCriteria)
+    assert command.criteria is not None
+    assert (command.criteria.decision_changes, command.reason) == (2, "the product can bear it")
