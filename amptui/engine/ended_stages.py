@@ -20,6 +20,10 @@ _FP32_FIRST = "amptui starts from a project that works in FP32: mend this first"
 _SCHEDULE = (
     "the stretch goes on where the scheduler stands: let it have as many steps left, or run fewer: --iterations N"
 )
+_SECOND_BACKWARD = (
+    "something that the loss uses was computed for an earlier batch (a hidden state, a cached output): detach() what "
+    "is kept between batches"
+)
 _ALWAYS = "what belongs to the project must work whenever it is asked"
 
 
@@ -58,6 +62,8 @@ def _failed_in_fp32(failure: UserCodeError) -> tuple[Event, ...]:
         frames=failure.frames,
     )
     hint = _SCHEDULE if failure.phase == "scheduler" else _FP32_FIRST
+    if failure.phase == "backward" and "through the graph a second time" in failure.message:
+        hint = _SECOND_BACKWARD
     if isinstance(failure.original, torch.OutOfMemoryError):
         hint = _LESS_MEMORY
     said = f": {failure.message}" if failure.message else ""

@@ -1,15 +1,15 @@
 """One window in true FP32 under observation, and one per dtype as an operator probe, before anything is promised.
 
-What the code alone does not show is watched while it runs: an autocast or a GradScaler of the user's own, values made
-half by hand, an optimizer that steps inside backward, sparse gradients. Nothing that runs here is kept: the state of
-the checkpoint is restored afterwards.
+What the code alone does not show is watched while it runs: an autocast of the user's own, calls of the training loop
+that a loss makes itself, values made half by hand, an optimizer that steps inside backward, sparse gradients. Nothing
+that runs here is kept: the state of the checkpoint is restored afterwards.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from amptui.engine.bench import Bench
 from amptui.engine.evaluate import evaluate
 from amptui.engine.failures import UserCodeError, defined_at, user_code
 from amptui.engine.live import LiveProject, LiveUpdate, LossRefused, named_parameters, split_loss
+from amptui.engine.loss_watch import LoopCallInLoss, loop_call_refusal, loop_calls_refused
 from amptui.engine.own_autocast import Opened, OwnAutocast
 from amptui.engine.precision import policy_autocast, true_fp32
 from amptui.engine.refusals import Refusal, refuse_left_on, sparse_refusal
@@ -37,7 +38,7 @@ def preflight(bench: Bench) -> None:
     remarks = _Remarks(bench)
     _remark_on_setup(bench, remarks)
     try:
-        with true_fp32(on_autocast=remarks.on_autocast) as own, _scaler_watch():
+        with true_fp32(on_autocast=remarks.on_autocast) as own:
             for update in bench.live.updates:
                 _watch_window(bench.live, update, own, remarks, bench.start.tensors())
             _watch_case(bench)
@@ -90,7 +91,9 @@ def _watch_window(
         where: dict[str, Any] = {"step": 0, "update": update.name, "micro_batch": micro_batch}
         try:
             with user_code("forward", **where):
-                loss = split_loss(update.update.loss(live.model, batch)).driving
+                with loop_calls_refused(live.updates):
+                    returned = update.update.loss(live.model, batch)
+                loss = split_loss(returned).driving
         except UserCodeError as error:
             refusal = _as_refusal(error, update)
             if refusal is None:
@@ -132,15 +135,8 @@ def _as_refusal(error: UserCodeError, update: LiveUpdate) -> Refusal | None:
             where=update.facts.loss_at,
             update=update.name,
         )
-    if isinstance(original, ScalerUsed):
-        return Refusal(
-            "scaler-in-loss",
-            f"the loss of update {update.name!r} uses a GradScaler of its own: the loss would be scaled twice",
-            hint="return the plain loss; amptui scales, unscales and steps",
-            where=error.where,
-            kind="loop_order",
-            update=update.name,
-        )
+    if isinstance(original, LoopCallInLoss):
+        return loop_call_refusal(original, update)
     return None
 
 
@@ -169,24 +165,6 @@ def _refuse_sparse(live: LiveProject, update: LiveUpdate) -> None:
         if parameter.grad is not None and parameter.grad.layout is not torch.strided:
             module = name.rpartition(".")[0]
             raise sparse_refusal(module, type(live.named_modules()[module]).__name__, update.update)
-
-
-class ScalerUsed(RuntimeError):
-    """User code called `GradScaler.scale` inside a loss."""
-
-
-@contextlib.contextmanager
-def _scaler_watch() -> Iterator[None]:
-    original = torch.amp.GradScaler.scale
-
-    def refused(*_arguments: Any, **_keywords: Any) -> Any:
-        raise ScalerUsed("GradScaler.scale was called inside the loss")
-
-    torch.amp.GradScaler.scale = refused  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        torch.amp.GradScaler.scale = original  # type: ignore[method-assign]
 
 
 class _Remarks:

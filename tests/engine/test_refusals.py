@@ -90,6 +90,15 @@ def own_scaler() -> Project:
     return project(loss=lambda m, b: scaler.scale(m(b[0]).sum()))
 
 
+def own_backward() -> Project:
+    def calling_backward(model: Any, batch: Any) -> Tensor:
+        total = model(batch[0]).sum()
+        total.backward()
+        return total
+
+    return project(loss=calling_backward)
+
+
 REFUSED: dict[str, tuple[Callable[[], Project], str | None]] = {
     "half-parameters": (lambda: project(model=Fast16()), "dtype"),
     "shared-parameter": (shared_parameter, "loop_order"),
@@ -98,6 +107,7 @@ REFUSED: dict[str, tuple[Callable[[], Project], str | None]] = {
     "sparse-gradient": (sparse, "dtype"),
     "step-in-backward": (step_in_backward, "loop_order"),
     "scaler-in-loss": (own_scaler, "loop_order"),
+    "loop-in-loss": (own_backward, "loop_order"),
     "no-batches": (lambda: project(batches=[]), None),
     "nothing-to-judge": (lambda: Project(model=nn.Linear(1, 1)), None),
     "case-ids": (
