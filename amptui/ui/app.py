@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen as TextualScreen
 
+from amptui.ui.dialogs.dialog import Dialog
 from amptui.ui.frame import first_frame
+from amptui.ui.in_order import InOrder
 from amptui.ui.keys import KEYS, Key, keymap, textual_bindings
 from amptui.ui.main_screen import LAYOUT, MainScreen
 from amptui.ui.start import Start
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 OF_PANES = ("Move", "Table", "Plot")
 
 
-class AmptuiApp(App[int]):
+class AmptuiApp(InOrder):
     """One session on the screen: run, attached to, or recorded."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -56,6 +58,10 @@ class AmptuiApp(App[int]):
 
     def get_default_screen(self) -> MainScreen:
         return self.main
+
+    @property
+    def dialog(self) -> Dialog | None:
+        return self.main.dialog
 
     def on_mount(self) -> None:
         if self.guard is not None:

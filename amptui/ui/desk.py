@@ -164,10 +164,20 @@ class Desk:
 
         self.app.main.ask(question, done)
 
-    def go(self, page: Page) -> None:
+    def go(self, page: Page, then: Callable[[], None] | None = None, *, back: bool = False) -> None:
+        """Goes to `page`, where `then` is called; `back` is the way out of a page over another."""
+        number = self.app.arrival.begin()
+
         async def change() -> None:
-            await self.app.main.go(page)
-            self.repaint()
+            try:
+                if not back:
+                    self.looking.remember(page)
+                await self.app.main.go(page)
+                if then is not None:
+                    then()
+                self.repaint()
+            finally:
+                self.app.arrival.end(number)
 
         self.app.run_worker(change(), exclusive=True)
 

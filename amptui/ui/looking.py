@@ -22,8 +22,10 @@ class Looking:
         self._desk = desk
         self._app = desk.app
         self._main = desk.app.main
-        self._before_help: Page = "project"
-        self._before_diagnosis: Page = "project"
+        #: The pages under the one that is looked at, where that is no stage.
+        self._under: list[Page] = []
+        #: The page that the explanation was asked for on.
+        self._explained_on: Page = "project"
 
     def next_pane(self) -> None:
         self._main.focus_next()
@@ -39,6 +41,7 @@ class Looking:
 
     def explain(self) -> None:
         self._main.explains = not self._main.explains
+        self._explained_on = self._main.page
         self._app.call_after_refresh(self._desk.repaint)
 
     def filter(self) -> None:
@@ -46,6 +49,13 @@ class Looking:
         table = next((pane for pane in tables if pane.has_focus), tables[0] if tables else None)
         if table is not None:
             self._desk.ask(questions.filter_text(table.view.filter), table.filter_by)
+
+    def _lift_filters(self) -> bool:
+        """Shows all rows again; whether any were filtered out of sight."""
+        filtered = [table for table in self._main.current.query(TablePane) if table.display and table.view.filter]
+        for table in filtered:
+            table.filter_by("")
+        return bool(filtered)
 
     async def copy(self) -> None:
         pane, driver = self._main.focused, self._app._driver
@@ -56,15 +66,12 @@ class Looking:
     def help(self) -> None:
         about = self._desk.situation
 
-        async def show() -> None:
-            await self._main.go("help")
+        def tell() -> None:
             page = self._main.current
             page.about, page.keys = about, tuple(self._app.start.keys)  # type: ignore[attr-defined]
-            self._desk.repaint()
 
         if self._main.page != "help":
-            self._before_help = self._main.page
-            self._app.run_worker(show(), exclusive=True)
+            self._desk.go("help", tell)
 
     # The failure in question.
 
@@ -102,15 +109,11 @@ class Looking:
 
     def _show_failure(self, chosen: int) -> None:
         """Shows what is known of failure number `chosen`."""
-        if self._main.page not in ("help", "diagnosis"):
-            self._before_diagnosis = self._main.page
 
-        async def show() -> None:
-            await self._main.go("diagnosis")
+        def choose() -> None:
             self._main.current.chosen = chosen  # type: ignore[attr-defined]
-            self._desk.repaint()
 
-        self._app.run_worker(show(), exclusive=True)
+        self._desk.go("diagnosis", choose)
 
     def _case_under_cursor(self) -> str | None:
         """The evaluation case of the verdict's row that the cursor is on."""
@@ -121,19 +124,27 @@ class Looking:
 
     # Back.
 
+    def remember(self, page: Page) -> None:
+        """What lies under `page`, which is gone to now: nothing under a stage, no page twice."""
+        here, under = self._main.page, self._under
+        if page in STAGES:
+            under.clear()
+        elif page in under:
+            del under[under.index(page) :]
+        elif page != here:
+            under.append(here)
+
     def back(self) -> bool:
-        """Out of a zoom, the explanation, a page that is no stage; whether there was anything to get out of."""
+        """Out of a zoom, the explanation, a filter, a page that is no stage; whether there was anything of these."""
         page = self._main.page
         if self._main.maximized is not None:
             self._main.minimize()
-        elif self._main.explains:
+        elif self._main.explains and (page in STAGES or page == self._explained_on):
             self.explain()
-        elif page == "help":
-            self._desk.go(self._before_help)
-        elif page == "diagnosis":
-            self._desk.go(self._before_diagnosis)
+        elif self._lift_filters():
+            self._desk.repaint()
         elif page not in STAGES:
-            self._desk.go(self._desk.state.stage or "project")
+            self._desk.go(self._under.pop() if self._under else self._desk.state.stage or "project", back=True)
         else:
             return False
         return True

@@ -229,8 +229,9 @@ class MainScreen(FrugalScreen):
     # Questions.
 
     @property
-    def asking(self) -> bool:
-        return self._dialog is not None
+    def dialog(self) -> Dialog | None:
+        """The question that is asked now."""
+        return self._dialog
 
     def ask(self, question: Question, answered: Callable[[str | None], None]) -> None:
         """Asks `question` over the page; one at a time, the newest counts."""

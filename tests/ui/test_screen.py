@@ -34,6 +34,7 @@ from amptui.ui.app import AmptuiApp
 from amptui.ui.keys import KEYS, rebind
 from amptui.ui.theme import Look
 from amptui.ui.widgets.lines import LineWidget
+from amptui.ui.widgets.table import TablePane
 from tests.report import measured, sessions
 from tests.report.stages import Told, baseline, ended, iteration, locked, opened, trial_started, trip
 from tests.ui.recorded_room import RecordedRoom, recorded_app, screen_text
@@ -399,3 +400,44 @@ def test_foreign_text_reaches_the_terminal_without_a_control_character(payload: 
             assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
 
     on_screen(events, script)
+
+
+@pytest.mark.parametrize(
+    ("events", "page", "table"), [(MEASURED, "3", "#criteria-table"), (None, "5", "#verdict-cases")]
+)
+def test_esc_lifts_a_filter_before_it_asks_about_leaving(events: Told | None, page: str, table: str) -> None:
+    async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, page)
+        pane = app.screen.query_one(table, TablePane)
+        await pressed(pilot, "slash", *"zzz", "enter")
+        await seen(app, pilot, "/zzz: 0 of", "esc shows all")
+        await pressed(pilot, "escape")
+        assert pane.view.filter == ""
+        assert "esc shows all" not in screen_text(app)
+        assert room.connected
+        assert app.dialog is None
+        await pressed(pilot, "escape")
+        await seen(app, pilot, "leave amptui?")
+
+    on_screen(events or sessions.accepted(), script)
+
+
+def test_the_row_that_is_told_is_one_that_the_filter_leaves() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "3", "g", "slash", *"progress", "enter")
+        await seen(app, pilot, "▸ progress", "progress: How far the mean loss")
+
+    on_screen(MEASURED, script)
+
+
+def test_back_leaves_the_page_on_top_and_returns_to_the_one_that_was_looked_at() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        pages = []
+        await pressed(pilot, "3", "x", "v", "o", "v", "question_mark")
+        for _ in range(3):
+            pages.append((app.main.page, app.main.explains))
+            await pressed(pilot, "q")
+        pages.append((app.main.page, app.main.explains))
+        assert pages == [("help", True), ("events", True), ("criteria", True), ("criteria", False)]
+
+    on_screen(PAUSED, script)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.widgets import Input
+from textual.widgets.input import Selection
 
 from amptui.ui.dialogs.question import Option, Question
 from amptui.ui.keys import shown
@@ -19,8 +20,6 @@ from amptui.ui.raster.prose import Paragraph, prose
 from amptui.ui.theme import Look
 from amptui.ui.widgets.lines import LineWidget
 
-#: Keys that the framework's text entry binds.
-_EDITING = {key for binding in Input.BINDINGS if isinstance(binding, Binding) for key in binding.key.split(",")}
 #: What is answered: an option's value, or the text that was written; None where the question was left.
 Answered = Callable[[str | None], None]
 
@@ -50,9 +49,7 @@ class _Asked(LineWidget):
         problem = [Paragraph([(self.problem, "bad")], lead=f"{glyphs.fail} ", lead_role="bad")] if self.problem else []
         return (top, *prose([*words, *problem], width, glyphs=glyphs), *options)
 
-    def on_key(self, event: events.Key) -> None:
-        event.stop()
-        event.prevent_default()
+    def take(self, event: events.Key) -> None:
         if event.key in ("escape", "q"):
             self._answered(None)
             return
@@ -62,13 +59,39 @@ class _Asked(LineWidget):
             self._answered(chosen.value)
 
 
+class _Entry(Input):
+    """A text on one line. Its keys act at once, so that they and letters come in the order of typing."""
+
+    def __init__(self, text: str, submit: Callable[[str], None]) -> None:
+        super().__init__(text, select_on_focus=False)
+        self.cursor_blink = False
+        self._submit = submit
+
+    async def take(self, event: events.Key | events.Paste) -> None:
+        if isinstance(event, events.Paste):
+            self._write(event.text.partition("\n")[0].rstrip("\r"))
+        elif event.key == "enter":
+            self._submit(self.value)
+        elif event.is_printable and event.character is not None:
+            self._write(event.character)
+        else:
+            for binding in self._bindings.key_to_bindings.get(event.key, ()):
+                await self.run_action(binding.action)
+
+    def _write(self, text: str) -> None:
+        if self.selection.is_empty:
+            self.insert_text_at_cursor(text)
+        else:
+            self.replace(text, *self.selection)
+
+
 def _option(option: Option, width: int, look: Look) -> Line:
     key = shown(option.key, look.glyphs)
     return clipped([Span(f"  {key:<5} ", "key"), Span(option.label, "text")], width, look.glyphs)
 
 
 class Dialog(Vertical):
-    """One question, asked until it is answered or left."""
+    """One question, asked until it is answered or left. The app hands it every key, in order, by `take`."""
 
     DEFAULT_CSS: ClassVar[str] = """
     Dialog { layer: over; dock: bottom; height: auto; background: $background; }
@@ -81,36 +104,38 @@ class Dialog(Vertical):
         self._question = question
         self._answered = answered
         self._asked = _Asked(look, question, answered)
+        self._entry = _Entry(question.entry, self._submitted) if question.entry is not None else None
+        self._there = asyncio.Event()
 
     def compose(self) -> ComposeResult:
         yield self._asked
-        if self._question.entry is not None:
-            entry = Input(self._question.entry, select_on_focus=True)
-            entry.cursor_blink = False
-            yield entry
+        if self._entry is not None:
+            yield self._entry
 
     def on_mount(self) -> None:
-        if self._question.entry is None:
-            self._asked.focus()
-        else:
-            self.query_one(Input).focus()
+        if self._entry is not None:
+            self._entry.selection = Selection(0, len(self._entry.value))
+        self.screen.set_focus(self._entry or self._asked, scroll_visible=False)
+        self._there.set()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
+    async def take(self, event: events.Key | events.Paste) -> None:
+        """One key, once the question is on the screen: esc leaves, keys that mean nothing here end here."""
+        await self._there.wait()
+        if self._entry is None:
+            if isinstance(event, events.Key):
+                self._asked.take(event)
+        elif isinstance(event, events.Key) and event.key == "escape":
+            self._answered(None)
+        else:
+            await self._entry.take(event)
+
+    def _submitted(self, text: str) -> None:
         try:
             if self._question.check is not None:
-                self._question.check(event.value)
+                self._question.check(text)
         except ValueError as error:
             self._asked.problem = str(error)
             self._asked.refresh(layout=True)
             self._asked.redraw()
             return
-        self._answered(event.value)
-
-    def on_key(self, event: events.Key) -> None:
-        """What the text entry leaves over: esc leaves, its own keys go on to it, all others end here."""
-        if event.key == "escape":
-            self._answered(None)
-        if event.key not in _EDITING:
-            event.stop()
-            event.prevent_default()
+        self._answered(text)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 from textual import events
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen as TextualScreen
 from textual.widgets import Input
@@ -21,7 +21,9 @@ from amptui.inspection.compare import Change, compare
 from amptui.inspection.result import Inspection
 from amptui.report.inspect_text import inspect_text
 from amptui.ui import clipboard
+from amptui.ui.dialogs.dialog import Dialog
 from amptui.ui.dialogs.question import Question
+from amptui.ui.in_order import InOrder
 from amptui.ui.inspect.bars import PLACES, format_line, standing, title
 from amptui.ui.inspect.findings_pane import FindingsPane
 from amptui.ui.inspect.keys import INSPECT_KEYS, OF_PANES, Now, Page, active
@@ -52,13 +54,11 @@ class InspectStart:
     paints: float = 8.0
 
 
-class InspectApp(App[int]):
+class InspectApp(InOrder):
     """One checkpoint, or two and what happened between them."""
 
-    #: The search is opened before the next key is looked at: what is typed ahead goes into it.
     BINDINGS: ClassVar[list[BindingType]] = [
-        replace(binding, priority=binding.id == "filter")
-        for binding in textual_bindings([key for key in INSPECT_KEYS if key.group not in OF_PANES])
+        *textual_bindings([key for key in INSPECT_KEYS if key.group not in OF_PANES])
     ]
     CSS = LAYOUT
 
@@ -77,6 +77,10 @@ class InspectApp(App[int]):
 
     def get_default_screen(self) -> InspectScreen:
         return self._main
+
+    @property
+    def dialog(self) -> Dialog | None:
+        return self._main.dialog
 
     @property
     def two(self) -> bool:
@@ -167,7 +171,8 @@ class InspectApp(App[int]):
         page = self._main.current
         focused = self._main.focused
         tree = page.contents_pane if isinstance(page, CheckpointPage) else None
-        searching = tree is not None and bool(tree.view.search)
+        tables = page.query(TablePane) if isinstance(page, ComparePage) else ()
+        searching = (tree is not None and bool(tree.view.search)) or any(table.view.filter for table in tables)
         here = self._reading_here
         unread = here.can_read_values if here is not None else any(reading.can_read_values for reading in self.readings)
         return Now(
@@ -208,14 +213,19 @@ class InspectApp(App[int]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what does something now; the framework's own actions always."""
         known = {key.id for key in self.start.keys if key.group not in OF_PANES}
-        if self._main.asking and action == "filter":
-            return False  # a letter of the text that is being written
         return action in active(self._now) if action in known else super().check_action(action, parameters)
 
-    def go(self, page: Page) -> None:
+    def go(self, page: Page, then: Callable[[], None] | None = None) -> None:
+        number = self.arrival.begin()
+
         async def change() -> None:
-            await self._main.go(page)
-            self.repaint()
+            try:
+                await self._main.go(page)
+                if then is not None:
+                    then()
+                self.repaint()
+            finally:
+                self.arrival.end(number)
 
         self.run_worker(change(), exclusive=True)
 
@@ -252,19 +262,19 @@ class InspectApp(App[int]):
                 reader.start(values=True)
         self.repaint()
 
-    async def action_filter(self) -> None:
+    def action_filter(self) -> None:
         """Search as one types; esc gives back what was shown before."""
         page = self._main.current
         if isinstance(page, ComparePage):
             table = page.query_one(TablePane)
             question = Question(title="show only rows that contain", entry=table.view.filter)
-            await self._main.ask(question, lambda text: table.filter_by(text) if text is not None else None)
+            self._main.ask(question, lambda text: table.filter_by(text) if text is not None else None)
         elif isinstance(page, CheckpointPage):
             tree = page.contents_pane
             self._show_pane(tree)
             self._search_before = tree.view.search
             question = Question(title="search the contents: words of the path", entry=self._search_before)
-            await self._main.ask(question, lambda text: self._searched(tree, text))
+            self._main.ask(question, lambda text: self._searched(tree, text))
 
     def _searched(self, tree: TreePane, text: str | None) -> None:
         tree.search(self._search_before if text is None else text)
@@ -295,14 +305,8 @@ class InspectApp(App[int]):
 
     def action_help(self) -> None:
         now = self._now
-
-        async def show() -> None:
-            await self._main.go("help")
-            self._main.query_one(HelpPage).show(self.start.keys, active(now))
-            self.repaint()
-
         self._before_help = self._main.page
-        self.run_worker(show(), exclusive=True)
+        self.go("help", lambda: self._main.query_one(HelpPage).show(self.start.keys, active(now)))
 
     def action_suspend(self) -> None:
         self.action_suspend_process()
@@ -316,6 +320,8 @@ class InspectApp(App[int]):
             self.go(self._before_help)
         elif isinstance(page, CheckpointPage):
             page.contents_pane.search("")
+        elif isinstance(page, ComparePage):
+            page.query_one(TablePane).filter_by("")
         self.repaint()
 
     async def action_quit(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
-from textual.widgets import ContentSwitcher, Input
+from textual.widgets import ContentSwitcher
 
 from amptui.ui.dialogs.dialog import Dialog
 from amptui.ui.dialogs.question import Question
@@ -113,11 +113,16 @@ class InspectScreen(FrugalScreen):
     # Questions.
 
     @property
+    def dialog(self) -> Dialog | None:
+        """The question that is asked now."""
+        return self._dialog
+
+    @property
     def asking(self) -> bool:
         return self._dialog is not None
 
-    async def ask(self, question: Question, answered: Callable[[str | None], None]) -> None:
-        """Asks `question` over the page; one at a time. Once this returns, what is typed goes into the entry."""
+    def ask(self, question: Question, answered: Callable[[str | None], None]) -> None:
+        """Asks `question` over the page; one at a time."""
         if self.asking:
             return
         self._focused_before = self.focused if isinstance(self.focused, LineWidget) else None
@@ -131,5 +136,4 @@ class InspectScreen(FrugalScreen):
 
         dialog = Dialog(self.look, question, done)
         self._dialog = dialog
-        await self.mount(dialog)
-        self.set_focus(dialog.query_one(Input), scroll_visible=False)
+        self.mount(dialog)

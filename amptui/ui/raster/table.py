@@ -14,6 +14,8 @@ from amptui.ui.raster.numbers import number
 Value = str | int | float | bool | None
 #: Cells between two columns.
 GAP = 2
+#: Cells of a filter that its heading shows.
+_FILTER = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +115,7 @@ def table_lines(
     rows = select(table, view)
     body = height - 1
     offset = scrolled(view, rows, body)
-    lines = [_header(table, view, widths, width, title, focused=focused, glyphs=glyphs)]
+    lines = [_header(table, view, widths, width, title, listed=len(rows), focused=focused, glyphs=glyphs)]
     shown = rows[offset : offset + body]
     lines.extend(
         _row(row, table.columns, widths, width, cursor=focused and row.id == view.cursor, glyphs=glyphs)
@@ -147,9 +149,20 @@ def column_widths(columns: Sequence[TableColumn], width: int) -> list[int]:
 
 
 def _header(
-    table: Table, view: TableView, widths: Sequence[int], width: int, title: str, *, focused: bool, glyphs: Glyphs
+    table: Table,
+    view: TableView,
+    widths: Sequence[int],
+    width: int,
+    title: str,
+    *,
+    listed: int,
+    focused: bool,
+    glyphs: Glyphs,
 ) -> Line:
-    """Column titles set into the rule above the rows: ``─ layers ────── norm ── max ─``."""
+    """Column titles set into the rule above the rows: ``─ layers ────── norm ── max ─``.
+
+    A filter is named behind the first title, with the key that lifts it; it takes the place of titles in its way.
+    """
     dash = glyphs.rule_focused if focused else glyphs.rule
     rule: Role = "accent" if focused else "rule"
     spans: list[Span] = []
@@ -161,10 +174,16 @@ def _header(
         text = (title or column.title) if index == 0 else column.title
         if view.sort == index:
             text += f" {glyphs.descending if view.descending else glyphs.ascending}"
+        room = cells
         if view.filter and index == 0:
-            text += f" /{view.filter}"
-        name = fit(text, min(display_width(safe_text(text)), cells), glyphs=glyphs)
-        start = left + cells - display_width(name) if column.align == "right" else left
+            short = fit(view.filter, min(display_width(safe_text(view.filter)), _FILTER), glyphs=glyphs)
+            text = f"{text} /{short}: {listed} of {len(table.rows)}, esc shows all"
+            room = width - 4
+        name = fit(text, min(display_width(safe_text(text)), room), glyphs=glyphs)
+        start = left + cells - display_width(name) if column.align == "right" and room == cells else left
+        if start < used + 1:
+            left += cells + GAP
+            continue
         spans.append(Span(dash * (start - 1 - used), rule))
         spans.append(Span(f" {name} ", ("accent" if focused else "strong") if index == 0 else "dim"))
         used = start + display_width(name) + 1

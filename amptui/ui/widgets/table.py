@@ -53,10 +53,14 @@ class TablePane(LineWidget):
     def show(self, value: Table) -> None:
         """Show `value`."""
         self._table = value
-        self.redraw()
+        if self._view.filter and self._view.cursor != self._cursor_for(self._view):
+            self.look_through(self._view)
+        else:
+            self.redraw()
 
     def look_through(self, view: TableView) -> None:
         """Another order, filter or cursor."""
+        view = replace(view, cursor=self._cursor_for(view))
         moved = view.cursor != self._view.cursor
         self._view = view
         self.redraw()
@@ -66,6 +70,15 @@ class TablePane(LineWidget):
     def filter_by(self, text: str) -> None:
         """Only rows that contain these words."""
         self.look_through(replace(self._view, filter=text, offset=0))
+
+    def _cursor_for(self, view: TableView) -> str | None:
+        """The cursor of `view`, on a row that its filter leaves: what is told beside the table is about that row."""
+        if not view.filter:
+            return view.cursor
+        rows = select(self._table, view)
+        if any(row.id == view.cursor for row in rows):
+            return view.cursor
+        return rows[0].id if rows else None
 
     def draw(self, width: int, height: int) -> tuple[Line, ...]:
         rows = select(self._table, self._view)
