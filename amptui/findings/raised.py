@@ -11,9 +11,9 @@ from amptui.text import safe_text
 
 _NOT_FINITE = re.compile(r"\b(nan|nans|inf|infs|infinite|infinity|non-?finite|not finite)\b", re.IGNORECASE)
 
-#: What code raises that looks at its own numbers.
-_OF_CHECKS = ("AssertionError", "ValueError", "RuntimeError", "FloatingPointError", "ArithmeticError")
-MET_BY_A_CHECK = "The project's own check met a value that is not finite: find its start and run that module in FP32."
+#: What code raises that looks at its own numbers, and torch's functions that do.
+_OF_CHECKS = ("AssertionError", "ValueError", "RuntimeError", "FloatingPointError", "ArithmeticError", "_LinAlgError")
+MET_BY_A_CHECK = "A check met a value that is not finite: find where it began and run that module in FP32."
 
 
 def raised_findings(evidence: TrialEvidence) -> tuple[Finding, ...]:

@@ -28,6 +28,7 @@ from amptui.findings.finding import Finding, Stage
 #: A module is named for its rounding only where its own error is at least this many roundings of the dtype.
 ROUNDINGS = 4.0
 WITHIN = "within its tolerance"
+_UNFIT = "the constant is infinite in this dtype; keep it in float32, or divide before."
 _NEED_DIGITS = "positions, indices, time steps and running sums need more digits than half precision has."
 
 #: Repeats the run with these modules in FP32, and says whether it is then what it should be.
@@ -182,16 +183,19 @@ def _rounding_inside(observed: Observed, mends: Mends) -> tuple[Finding, ...]:
     recorded = _recorded(observed, observed.arithmetic)
     ops = [op for op in recorded.half_ops if op.module == error.module]
     parting = None if ops else _parting(observed, error.module, limit)
+    if parting is None:
+        ops = ops or [op for op in recorded.half_ops if op.module.startswith(f"{error.module}.")]
     makers = recorded.makers_of(error.module) if error.rounded_inputs else ()
     mend = _mend(error.module, observed=observed, mends=mends)
     if not mend.regions and makers:
         mend = proved_together(error.module, makers, mends, observed.live, WITHIN)
     name = error.module or "the model"
     inputs = f"on inputs rounded to {observed.policy.dtype}" if error.rounded_inputs else "on FP32's inputs"
+    unfit = parting is not None and parting.constant
     finding = Finding(
-        kind="rounding",
+        kind="dtype" if unfit else "rounding",
         severity="fault",
-        stage=_stage(observed),
+        stage="forward" if unfit else _stage(observed),
         module=error.module,
         op=_begins_at(parting)[0],
         line=_begins_at(parting)[1],
@@ -203,7 +207,7 @@ def _rounding_inside(observed: Observed, mends: Mends) -> tuple[Finding, ...]:
             *(_parting_facts(parting) if parting is not None else ()),
             *((mend.words,) if mend.words else ()),
         ),
-        advice=f"{_compute(mend, 'Compute it')}: {_NEED_DIGITS}",
+        advice=f"{_compute(mend, 'Compute it')}: {_UNFIT if unfit else _NEED_DIGITS}",
         facts={"fp32_regions": list(mend.regions)},
     )
     return (_finding(observed, ops[0] if ops else None, finding),)
@@ -243,6 +247,8 @@ def _begins_at(parting: Parting | None) -> tuple[str | None, str | None]:
 
 def _parting_facts(parting: Parting) -> tuple[str, ...]:
     where = f" ({parting.line})" if parting.line is not None else ""
+    if parting.constant:
+        return (f"the constant that {parting.op}{where} makes is infinite there, and finite in FP32",)
     shows = f"{parting.op}{where} is the first whose result is off by more than rounding: by {parting.apart:.2g} of its"
     return (f"{shows} largest value, what goes in by {parting.apart_before:.2g}",)
 

@@ -13,13 +13,14 @@ from torch import Tensor
 from amptui.engine.bench import Bench
 from amptui.engine.diagnosis.deciding import decision_by_dtype, decision_by_rounding
 from amptui.engine.diagnosis.deviation import hidden_overflow, is_proved, stale_cast, why_it_deviates
-from amptui.engine.diagnosis.mending import Mend, first_that_mends, mend_of, with_regions
+from amptui.engine.diagnosis.mending import Mend, mend_of, with_regions
 from amptui.engine.diagnosis.observed import observed_case, observed_window
+from amptui.engine.diagnosis.raising import findings_of_failure
 from amptui.engine.diagnosis.randomness import first_random_op
 from amptui.engine.diagnosis.replaying import faithfulness, origins_of_window, trace_case, traced_window
 from amptui.engine.diagnosis.setting import HALF as HALF_NAMES
 from amptui.engine.diagnosis.setting import Setting, place_of
-from amptui.engine.diagnosis.translating import finding_of_error, finding_of_stale_cast, findings_of_origins
+from amptui.engine.diagnosis.translating import finding_of_stale_cast, findings_of_origins
 from amptui.engine.evaluate import Evaluated, call_outputs, evaluate
 from amptui.engine.failures import UserCodeError
 from amptui.engine.iteration import GuardedRun
@@ -249,14 +250,15 @@ class Locator:
         """The op, module and line of user code that raised under the policy, by a traced run."""
         live = self.bench.live
 
-        def trace_again(regions: tuple[str, ...]) -> Trace | None:
+        def trace_again(regions: tuple[str, ...], fp32: bool) -> Trace | None:
             with with_regions(live, regions):
                 if failure.case is not None:
                     case = next(case for case in live.cases if case.id == failure.case)
-                    return trace_case(live, case, self.policy, self.bench.rng)
+                    return trace_case(live, case, self.policy, self.bench.rng, fp32=fp32, failing=not fp32)
                 if run is None or failure.update is None or failure.step is None:
                     return None
-                with traced_window(run, live.update(failure.update), failure.step) as traced:
+                update = live.update(failure.update)
+                with traced_window(run, update, failure.step, fp32=fp32, failing=not fp32) as traced:
                     return traced
 
         index = failure.step
@@ -265,25 +267,8 @@ class Locator:
                 return
             self.traced_cases += 1
             index = next(i for i, case in enumerate(live.cases) if case.id == failure.case)
-        traced = trace_again(())
-        if traced is None or traced.error_place is None:
-            return
-        place = traced.error_place
-
-        def mends(regions: tuple[str, ...]) -> bool:
-            again = trace_again(regions)
-            return again is not None and again.error is None
-
-        found = finding_of_error(
-            place,
-            step=index,
-            case=failure.case,
-            update=failure.update,
-            where=failure.where,
-            mend=first_that_mends(place.module, mends, live, "carried out without the error"),
-        )
-        if found not in self.found:  # a case fails before the stretch and after it
-            self.found.append(found)
+        found = findings_of_failure(failure, trace_again, live, dtype=self.policy.dtype, step=index)
+        self.found += [finding for finding in found if finding not in self.found]  # a case fails twice: also at the end
 
     @_never_fatal
     def randomness(self, cases: Sequence[Evaluated]) -> None:

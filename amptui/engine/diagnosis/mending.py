@@ -73,7 +73,7 @@ def proved_together(
 ) -> Mend:
     """The module with the nearest ones before it, as few as mend the failure: half inputs are lost on it alone."""
     known = live.named_modules()
-    regions = [module] if module in known else []
+    regions = [module] if module in known and not _is_root(module, live) else []
     for maker in makers[:TRIED]:
         if maker in known and not _is_root(maker, live):
             regions.insert(0, maker)

@@ -7,6 +7,7 @@ up, above autocast, where both runs make the same ones.
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -50,6 +51,8 @@ class Parting:
     apart_before: float
     #: The call in the same code that rounded what came here to half, where this one magnified what that lost.
     rounded_at: At | None = None
+    #: Whether it makes a tensor of no other ones, and the dtype cannot hold what is put in.
+    constant: bool = False
 
 
 def first_parting(
@@ -178,7 +181,8 @@ class _Beside(_Calls):
         apart_before = outputs_apart(expected.inputs, seen.before)
         if apart_before < self._limit <= apart:
             magnified = apart >= MAGNIFIED * apart_before
-            self.found = Parting(*seen.at, apart, apart_before, rounded_at if magnified else None)
+            constant = not seen.inputs and math.isinf(apart)
+            self.found = Parting(*seen.at, apart, apart_before, rounded_at if magnified else None, constant)
             self._ended = True
 
 

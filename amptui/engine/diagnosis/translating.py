@@ -12,6 +12,7 @@ from amptui.engine.tracing.errors import ErrorPlace
 from amptui.engine.tracing.origin import Link, Origin
 from amptui.engine.tracing.values import TensorFacts
 from amptui.findings.finding import Finding, Kind, Stage
+from amptui.findings.raised import MET_BY_A_CHECK, kind_of_error
 from amptui.text import safe_text
 
 #: Origins of one failure that are told; the first is the cause, more are other causes.
@@ -187,6 +188,7 @@ def facts_of(origin: Origin, regions: tuple[str, ...] = ()) -> dict[str, object]
     }
 
 
+_CAST = "Cast where the line mixes dtypes, or run the module in FP32."
 _AUTOCAST_PROBLEMS = ("thread_without_autocast", "recompute_without_autocast", "autocast_device")
 
 
@@ -201,6 +203,8 @@ def finding_of_error(
 ) -> Finding:
     """User code that raises under the policy and not in FP32, located by a traced run."""
     kind: Kind = "autocast_state" if place.problem in _AUTOCAST_PROBLEMS else "dtype"
+    if place.problem == "other":
+        kind = kind_of_error(place.error_type, place.message)
     inputs = [_range(fact) for fact in place.inputs[:3]]
     return Finding(
         kind=kind,
@@ -218,7 +222,7 @@ def finding_of_error(
             *inputs,
             *((mend.words,) if mend is not None and mend.words else ()),
         ),
-        advice=place.mend or "Cast where the line mixes dtypes, or run the module in FP32.",
+        advice=place.mend or (MET_BY_A_CHECK if kind == "overflow" else _CAST),
         facts={
             "problem": place.problem,
             "source": place.source,

@@ -88,6 +88,16 @@ class Blame:
                 found.setdefault(event.place.site, self._origin(event, healed_by=where))
         return tuple(found.values())
 
+    def standing(self) -> tuple[Origin, ...]:
+        """Births, earliest first, whose values or what came of them were not yet made finite when the run stopped."""
+        found: dict[object, Origin] = {}
+        for event in self._tape.events:
+            if not self._is_fault(event) or event.cause == "source" or self._fault_behind[event.id]:
+                continue
+            if any(i not in self._tape.healed for i in self._line_of_descent(event)):
+                found.setdefault(event.place.site, self._origin(event))
+        return tuple(found.values())
+
     def vanished(self, gradients: Mapping[str, Tensor | None]) -> tuple[Origin, ...]:
         """For gradients that are zero everywhere: the first ops that rounded all of a gradient to zero."""
         flushes = self._tape.flushes
@@ -182,13 +192,17 @@ class Blame:
         kept = [e for i, e in enumerate(path[1:-1]) if e.born or (enters and i == 0)] + path[1:][-1:]
         return tuple(link_of(e.place, e.kinds) for e in kept)
 
+    def _line_of_descent(self, event: Event) -> set[int]:
+        """This event and all that its values went into."""
+        found = {event.id}
+        for later in self._tape.events[event.id + 1 :]:
+            if found.intersection(later.parents):
+                found.add(later.id)
+        return found
+
     def _healed_at(self, event: Event) -> Link | None:
         """Where this event or what came of it turned finite in a way that nobody asked for."""
-        line_of_descent = {event.id}
-        for later in self._tape.events[event.id + 1 :]:
-            if line_of_descent.intersection(later.parents):
-                line_of_descent.add(later.id)
-        for i in sorted(line_of_descent):
+        for i in sorted(self._line_of_descent(event)):
             place = self._tape.healed.get(i)
             if place is None or place.op in _CHOOSES:
                 continue

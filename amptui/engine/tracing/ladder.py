@@ -77,6 +77,11 @@ class Trace:
         blame = self._blame(accepted)
         return blame.healed(results_by_name(loss, outputs, gradients)) if blame is not None else ()
 
+    def standing(self, *, accepted: frozenset[Site] = frozenset()) -> tuple[Origin, ...]:
+        """What was not finite when the run stopped early, before there were results. Op level only."""
+        blame = self._blame(accepted)
+        return blame.standing() if blame is not None else ()
+
     def vanished(self, gradients: Results) -> tuple[Origin, ...]:
         """Where gradients that are zero everywhere were rounded to zero. Op level only."""
         blame = self._blame()

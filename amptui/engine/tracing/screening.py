@@ -20,6 +20,8 @@ from amptui.engine.tracing.values import Extent, Kind, TensorFacts, dtype_name, 
 _KEEPS_SIGN = {"add", "add_", "baddbmm", "cat", "stack", "where", "clamp", "maximum", "minimum"}
 #: In-place ops whose infinity from finite inputs is a pole, not a range that was left.
 _POLES = ("div", "log", "reciprocal", "rsqrt", "pow")
+#: Ops whose integers are numbers made of what went in; an infinity is one as good as any other then.
+_MAKES_INTEGERS = {"_to_copy", "copy_"}
 #: Ops without poles that leave even float64's range for inputs that float16 can hold.
 _BOUNDLESS = {"exp", "exp2", "expm1", "cosh", "sinh", "prod", "cumprod"}
 
@@ -56,6 +58,8 @@ class Screening:
         for position, out in enumerate(results):
             span = extent(out)
             if span is None:
+                if call.facts.aten in _MAKES_INTEGERS and self._tape.taints:
+                    self._heal(call, inputs, before)
                 continue
             if is_finite(span):
                 lost = self._finite(call, out, span, inputs, before) if position == 0 else ()

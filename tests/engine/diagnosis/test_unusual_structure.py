@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,6 +126,24 @@ def spread_by_a_difference_of_squares() -> Project:
     return evaluated(Net(spread), {"near": near, "far": near.clone() + 30.0}, dtype="bfloat16", criteria=NEAR)
 
 
+@fault(kind="dtype", stage="forward", module="block", op="tensor", case="large", step=1, here=True)
+def constant_beyond_the_dtype_of_the_activations() -> Project:
+    def scaled(h: Tensor) -> Tensor:
+        whole = torch.tensor(70000.0, dtype=h.dtype)  # here
+        return h + 5000 * h * h / whole
+
+    return evaluated(Net(scaled), {"small": rows(scale=0.1), "large": rows(scale=1.2)}, criteria=NEAR)
+
+
+@fault(kind="overflow", stage="forward", module="block", op="mul", case="large", step=1, here=True)
+def infinity_that_becomes_a_whole_number() -> Project:
+    def remainder(h: Tensor) -> Tensor:
+        square = h * h  # here
+        return (square.round().to(torch.int64) % 7).float()
+
+    return evaluated(Net(remainder), {"small": rows().round(), "large": rows(scale=300.0).round()}, criteria=NEAR)
+
+
 # Functions of the user's
 
 
@@ -206,6 +226,62 @@ def half_by_hand_that_autocast_takes_back() -> Project:
         return h + (h.half() @ h.half().t()).float().softmax(-1) @ h  # here
 
     return trained(Net(scores), batches(b2=500.0), dtype="bfloat16")
+
+
+# A check of the project's own stops the run
+
+
+def checked(model: nn.Module, batch: Batch) -> Tensor:
+    loss = classify(model, batch)
+    if not math.isfinite(loss.item()):
+        raise ValueError(f"loss is {loss.item()}, training stops")
+    return loss
+
+
+def leaving(model: nn.Module, batch: Batch) -> Tensor:
+    loss = classify(model, batch)
+    if not math.isfinite(loss.item()):
+        sys.exit(1)
+    return loss
+
+
+def cubed(h: Tensor) -> Tensor:
+    h = h.abs()
+    return h * h * h / (1 + h * h * h)  # here
+
+
+@fault(kind="overflow", stage="forward", module="block", op="mul", step=2, here=True,
+       also=(("overflow", "error", "loss"),))  # fmt: skip
+def loss_that_is_checked() -> Project:
+    return trained(Net(cubed), batches(b2=60.0), loss=checked)
+
+
+@fault(kind="overflow", stage="forward", module="block", op="mul", step=2, here=True,
+       also=(("overflow", "error", "loss"),))  # fmt: skip
+def loss_that_ends_the_program() -> Project:
+    return trained(Net(cubed), batches(b2=60.0), loss=leaving)
+
+
+@fault(kind="overflow", stage="forward", module="block", op="pow", case="large", step=1, here=True,
+       also=(("overflow", "error", "block"),))  # fmt: skip
+def activations_that_are_asserted() -> Project:
+    def asserted(h: Tensor) -> Tensor:
+        masked = h.masked_fill(h < -0.5, float("-inf")).exp()  # meant, and no part of the fault
+        h = h.pow(3)  # here
+        assert not h.isinf().any(), "activations are infinite"
+        return torch.tanh(h) + masked.clamp(max=1.0)
+
+    return evaluated(Net(asserted), {"small": rows(), "large": rows(scale=90.0)})
+
+
+@fault(kind="dtype", stage="error", module="block", step=0)
+def check_that_asks_for_the_dtype() -> Project:
+    def exact(h: Tensor) -> Tensor:
+        if h.dtype != torch.float32:
+            raise TypeError("float32 only")
+        return h
+
+    return trained(Net(exact), batches())
 
 
 @pytest.mark.parametrize("name", list(TABLE))
