@@ -22,7 +22,7 @@ from dataclasses import dataclass, fields, replace
 
 from amptui.findings.evidence import OutputRange
 from amptui.findings.judgement import Proposal
-from amptui.findings.words import number
+from amptui.findings.words import listed, number
 from amptui.project import DTYPE_NAMES, Criteria
 
 LOSS = "loss"
@@ -37,6 +37,10 @@ NOISE_FACTOR = 4
 PLAIN = ("decision_changes", "tie", "quality_drop", "applied_share", "progress", "atol", "rtol")
 #: The share of the baseline's quality that a proposal lets go.
 QUALITY_SHARE = 0.02
+
+_ATOL_ALONE = (
+    "atol alone was given, so rtol is 0: atol bounds the whole difference; write rtol too to allow a share as well"
+)
 
 
 @dataclass(frozen=True)
@@ -105,10 +109,14 @@ def propose(
     if updates:
         bounds[LOSS] = _loss_bound(wanted, precision, bounds.get(LOSS))
         bounds[GRADIENT] = _gradient_bound(wanted, precision)
-    for name in wanted.outputs:
-        if name not in bounds:
-            bounds[name] = _Bound(*limits_for(wanted, name), None, None)
-    proposals = [proposal for name, bound in bounds.items() for proposal in bound.proposals(name)]
+    unknown = [name for name in wanted.outputs if name not in bounds]
+    bounds |= {name: _Bound(*limits_for(wanted, name), None, None) for name in unknown}
+    idle = f"given by the project, and bounds nothing: the outputs are {listed(list(outputs)) or 'none, without cases'}"
+    proposals = [
+        replace(proposal, reason=idle) if name in unknown else proposal
+        for name, bound in bounds.items()
+        for proposal in bound.proposals(name)
+    ]
 
     proposals.append(
         _kept(wanted, written, "decision_changes", "a decision that changes is what a project feels; none may")
@@ -201,7 +209,7 @@ def _output_bound(wanted: Criteria, name: str, output: OutputRange, precision: _
     parts = _parts(wanted, name)
     atol, rtol = parts.get("atol", wanted.atol), parts.get("rtol", wanted.rtol)
     if atol is not None:
-        alone = None if rtol is not None else "atol alone was given: it bounds the whole difference"
+        alone = None if rtol is not None else _ATOL_ALONE
         return _Bound(float(atol), 0.0 if rtol is None else float(rtol), None, alone)
     rtol_reason = None
     if rtol is None:
@@ -234,7 +242,7 @@ def _loss_bound(wanted: Criteria, precision: _Precision, output: _Bound | None) 
     atol = parts.get("atol", precision.eps)
     rtol_reason = None if "rtol" in parts else f"{ROUNDINGS} roundings of {precision.name}, same weights and batch"
     if "atol" in parts and "rtol" not in parts:
-        rtol_reason = "atol alone was given: it bounds the whole difference"
+        rtol_reason = _ATOL_ALONE
     atol_reason = None
     if "atol" not in parts:
         atol_reason = f"one rounding at 1 ({precision.eps_text}): a loss near zero is a difference of larger terms"

@@ -16,6 +16,7 @@ from pathlib import Path
 from amptui.project import Criteria, Policy, Scaler
 from amptui.spec.error import SpecError
 from amptui.spec.near import factories, python_files
+from amptui.spec.output_bounds import BOUNDS, for_all, form, meant
 from amptui.spec.reference import Reference, parse_reference
 from amptui.spec.run_settings import RunSettings
 from amptui.spec.strict_yaml import Mark, YamlFile, YamlMap, YamlNode, YamlText
@@ -67,6 +68,10 @@ class _Schema(ValueReader):
             "policy": self.policy,
             "criteria": self.criteria,
         }
+        for name, _ in root.entries:
+            for part, kind in (("policy", Policy), ("criteria", Criteria)):
+                if name.text not in keys and name.text in [f.name for f in fields(kind)]:
+                    raise self.file.refused(name.mark, f"unknown key '{name.text}'", f"write it under {part}:")
         values = {key: keys[key](node, key) for key, node, _ in self.entries(root, "", list(keys))}
         if "entry" not in values:
             raise self.file.refused(Mark(1, 1), "entry is missing", _entry_hint(self.file))
@@ -157,7 +162,11 @@ class _Schema(ValueReader):
 
     def criteria(self, node: YamlNode, key: str) -> dict[str, object]:
         values: dict[str, object] = {}
-        for name, value, where in self.entries(node, key, [f.name for f in fields(Criteria)]):
+        known = [f.name for f in fields(Criteria)]
+        for named, value in node.entries if isinstance(node, YamlMap) else ():
+            if named.text not in known:
+                self.refuse_as_bound(named, value, key)
+        for name, value, where in self.entries(node, key, known):
             match name:
                 case "outputs":
                     given: object = self.tolerances(value, where)
@@ -167,18 +176,30 @@ class _Schema(ValueReader):
                     given = self.text(value, where, "such as same")
                 case "atol" | "rtol" | "progress" if is_nothing(value):
                     given = None
+                case "atol" | "rtol" if isinstance(value, YamlMap):
+                    raise self.refused(value, where, f"write a number, or {form(bound=name)} for one output")
                 case _:
                     given = self.number(value, where)
             self.checked(value, where, criteria={name: given})
             values[name] = given
         return values
 
+    def refuse_as_bound(self, name: YamlText, value: YamlNode, key: str) -> None:
+        """Refuses a key that was meant as the bound of an output; any other passes."""
+        written = meant(name.text, value)
+        if written is not None:
+            raise self.file.refused(name.mark, f"unknown key '{key}.{name.text}'", f"write {written}")
+
     def tolerances(self, node: YamlNode, key: str) -> dict[str, object]:
         bounds: dict[str, object] = {}
-        for name, value in self.map(node, key, "such as {logits: 0.001}").entries:
+        if not isinstance(node, YamlMap):
+            raise self.refused(node, key, f"write {for_all(node)}")
+        for name, value in node.entries:
             where = f"{key}.{name.text}"
+            if name.text.rpartition(".")[2] in BOUNDS and "." in name.text:
+                self.refuse_as_bound(name, value, key)
             if isinstance(value, YamlMap):
-                parts = self.entries(value, where, ["atol", "rtol"])
+                parts = self.entries(value, where, list(BOUNDS))
                 bounds[name.text] = {part: self.bound(number, place) for part, number, place in parts}
             else:
                 bounds[name.text] = self.bound(value, where)

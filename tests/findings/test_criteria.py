@@ -90,6 +90,20 @@ def test_loss_and_gradient_are_bounded_under_their_names(outputs, loss, gradient
     assert (limits_for(criteria, "loss"), limits_for(criteria, "gradient")) == (loss, gradient)
 
 
+def test_rtol_is_said_to_be_zero_where_atol_alone_was_given():
+    _, proposals = proposed(Criteria(outputs={"logits": {"atol": 0.1}, "loss": 0.2}), {"outputs"})
+    for name in ("outputs.logits.rtol", "outputs.loss.rtol"):
+        found = by_name(proposals)[name]
+        assert (found.value, found.given) == (0.0, False)
+        assert "atol alone was given, so rtol is 0" in found.reason
+
+
+def test_a_bound_of_an_output_that_is_not_there_says_which_are():
+    _, proposals = proposed(Criteria(outputs={"logit": 0.1}), {"outputs"})
+    assert by_name(proposals)["outputs.logit.atol"].given
+    assert "bounds nothing: the outputs are logits" in by_name(proposals)["outputs.logit.atol"].reason
+
+
 def test_without_updates_nothing_about_training_is_proposed():
     criteria, proposals = proposed(updates=())
     assert set(criteria.outputs) == {"logits"}
