@@ -17,6 +17,7 @@ from amptui.ui.frame import first_frame
 from amptui.ui.in_order import InOrder
 from amptui.ui.keys import KEYS, Key, keymap, textual_bindings
 from amptui.ui.main_screen import LAYOUT, MainScreen
+from amptui.ui.notices import Noticing
 from amptui.ui.start import Start
 from amptui.ui.terminal import TerminalGuard
 from amptui.ui.theme import textual_theme
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 OF_PANES = ("Move", "Table", "Plot")
 
 
-class AmptuiApp(InOrder):
+class AmptuiApp(Noticing, InOrder):
     """One session on the screen: run, attached to, or recorded."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -87,6 +88,10 @@ class AmptuiApp(InOrder):
 
     def on_table_pane_moved(self) -> None:
         """What is told about a row follows the cursor."""
+        if self.desk is not None:
+            self.desk.repaint()
+
+    def noticed_changed(self) -> None:
         if self.desk is not None:
             self.desk.repaint()
 

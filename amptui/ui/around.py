@@ -7,11 +7,16 @@ from amptui.ui.explain import explanation
 from amptui.ui.frame import Frame
 from amptui.ui.guidance import guidance
 from amptui.ui.moves import LABELS, Situation, active, next_move
+from amptui.ui.notices import Notice
 from amptui.ui.raster.glyphs import Glyphs
 
 
-def around(now: Situation, glyphs: Glyphs, *, explain: bool) -> Frame:
+def around(
+    now: Situation, glyphs: Glyphs, *, explain: bool, zoomed: bool = False, notice: Notice | None = None
+) -> Frame:
+    """`zoomed`: whether one pane has the page to itself. `notice`: what was just done."""
     lines, move = guidance(now), next_move(now)
+    labels = {"proceed": LABELS[move]} if move is not None else {}
     return Frame(
         title=bars.title(now.state, now.mode, glyphs),
         stages=bars.stages(now, glyphs),
@@ -19,6 +24,7 @@ def around(now: Situation, glyphs: Glyphs, *, explain: bool) -> Frame:
         role=lines.role,
         press=lines.press,
         keys=active(now),
-        labels={"proceed": LABELS[move]} if move is not None else {},
+        labels={**labels, "zoom": "all panes"} if zoomed else labels,
+        notice=notice,
         explained=explanation(now) if explain else None,
     )

@@ -5,7 +5,6 @@ It is imported after the first paint, with all that knows what a session is.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from pathlib import Path
@@ -34,7 +33,7 @@ from amptui.ui.stages.stage import Shown
 from amptui.ui.steering import Steering
 from amptui.ui.way_back import WayBack
 from amptui.ui.widgets.table import TablePane
-from amptui.ui.writing import Format
+from amptui.ui.writing import Format, written_report
 
 if TYPE_CHECKING:
     from amptui.ui.app import AmptuiApp, MakeRoom
@@ -107,7 +106,8 @@ class Desk:
         if self._update not in names:
             self._update = names[0] if names else ""
         now = self.situation
-        frame = around(now, main.look.glyphs, explain=main.explains)
+        zoomed, notice = main.maximized is not None, self.app.noticed
+        frame = around(now, main.look.glyphs, explain=main.explains, zoomed=zoomed, notice=notice)
         main.show(frame, Shown(self.view, now, self._update))
 
     def _follow(self) -> None:
@@ -166,20 +166,16 @@ class Desk:
 
     def go(self, page: Page, then: Callable[[], None] | None = None, *, back: bool = False) -> None:
         """Goes to `page`, where `then` is called; `back` is the way out of a page over another."""
-        number = self.app.arrival.begin()
 
         async def change() -> None:
-            try:
-                if not back:
-                    self.looking.remember(page)
-                await self.app.main.go(page)
-                if then is not None:
-                    then()
-                self.repaint()
-            finally:
-                self.app.arrival.end(number)
+            if not back:
+                self.looking.remember(page)
+            await self.app.main.go(page)
+            if then is not None:
+                then()
+            self.repaint()
 
-        self.app.run_worker(change(), exclusive=True)
+        self.app.arrive(change)
 
     def changed_criteria(self, criteria: Criteria | None) -> None:
         for stage in self.app.main.query("#criteria"):
@@ -190,13 +186,10 @@ class Desk:
         return self.app.set_timer(seconds, callback)
 
     def write_report(self, path: Path, format: Format) -> None:  # noqa: A002
-        from amptui.report.command import write_report  # noqa: PLC0415 - rarely
-
         async def write() -> None:
-            try:
-                await asyncio.to_thread(write_report, self.app.start.folder, format, path)
-            except SessionError as error:
-                self.app.notify(safe_text(str(error), 2000), severity="error", markup=False)
+            problem = await written_report(self.app.start.folder, format, path)
+            if problem:
+                self.app.notify(problem, severity="error", markup=False)
             else:
                 self._written = str(path)
             self.repaint()
@@ -285,8 +278,7 @@ class Desk:
         if self.looking.back():
             return
         if self.room.connected:
-            running = "running" in self.state.stages.values()
-            self.ask(questions.leave(running=running), self._leave)
+            self.ask(questions.leave(running="running" in self.state.stages.values()), self._leave)
         else:
             self.app.exit(0)
 

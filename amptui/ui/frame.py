@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from amptui.ui.notices import Notice
 from amptui.ui.pages import STAGES
 from amptui.ui.raster.line import Role
 
@@ -36,6 +37,8 @@ class Frame:
     keys: Collection[str] = ALWAYS
     #: What the footer calls some of them here, by id.
     labels: Mapping[str, str] = field(default_factory=dict)
+    #: What was just done, for a moment in the place of what is true now.
+    notice: Notice | None = None
     explained: tuple[str, Sequence[str]] | None = None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 
 from textual import events
 from textual.app import App, ScreenStackError
@@ -55,6 +56,18 @@ class InOrder(App[int]):
     def dialog(self) -> Dialog | None:
         """The question that is asked now."""
         raise NotImplementedError
+
+    def arrive(self, going: Callable[[], Awaitable[None]]) -> None:
+        """Begins `going`, which the keys that come after it wait for; what was begun before is given up."""
+        number = self.arrival.begin()
+
+        async def change() -> None:
+            try:
+                await going()
+            finally:
+                self.arrival.end(number)
+
+        self.run_worker(change(), exclusive=True)
 
     async def on_event(self, event: events.Event) -> None:
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded or not self._on_own_screen:

@@ -175,9 +175,16 @@ def _parsed(identity: str, text: str) -> tuple[str, ...]:
     return tuple(_SPELLED.get(name, name) for name in names)
 
 
+#: The footer's order of what a key does just now.
+_LATE = 4
+
+
 def called(keys: Sequence[Key], labels: Mapping[str, str]) -> tuple[Key, ...]:
-    """`keys` with other labels for some ids: what they do just now."""
-    return tuple(replace(key, label=labels.get(key.id, key.label)) for key in keys)
+    """`keys` with other labels for some ids: what they do just now, which the footer drops late."""
+    return tuple(
+        replace(key, label=labels[key.id], footer=min(key.footer or _LATE, _LATE)) if key.id in labels else key
+        for key in keys
+    )
 
 
 def footer(keys: Iterable[Key], active: Collection[str], width: int, *, glyphs: Glyphs = UNICODE) -> Line:

@@ -38,6 +38,7 @@ class Looking:
             self._main.minimize()
         elif self._main.focused is not None:
             self._main.maximize(self._main.focused)
+        self._desk.repaint()
 
     def explain(self) -> None:
         self._main.explains = not self._main.explains
@@ -138,7 +139,7 @@ class Looking:
         """Out of a zoom, the explanation, a filter, a page that is no stage; whether there was anything of these."""
         page = self._main.page
         if self._main.maximized is not None:
-            self._main.minimize()
+            self.zoom()
         elif self._main.explains and (page in STAGES or page == self._explained_on):
             self.explain()
         elif self._lift_filters():

@@ -22,12 +22,16 @@ from amptui.ui.stages.stage import Shown, Stage
 from amptui.ui.terminal import too_small
 from amptui.ui.theme import Look
 from amptui.ui.widgets.bar import Bar
+from amptui.ui.widgets.guidance import GuidancePane
 from amptui.ui.widgets.lines import LineWidget
 from amptui.ui.widgets.text import TextPane, TextValue
 
 #: Where everything stands; classes say how much room there is (`-low`, `-tall`, `-wide`).
 LAYOUT = """
 MainScreen { layers: base over; overflow: hidden; background: $background; }
+MainScreen.-maximized-view { overflow: hidden !important; hatch: none; align: left top; }
+MainScreen.-maximized-view #title { dock: top; }
+MainScreen.-maximized-view #too-small { layer: over; }
 #title, #stages, #footer { height: 1; }
 #body { height: 1fr; layout: vertical; }
 #switcher { height: 1fr; width: 1fr; }
@@ -130,6 +134,10 @@ class MainScreen(FrugalScreen):
     At first there is no page: `go` makes one.
     """
 
+    #: A pane that is zoomed has the page to itself; what is judged, what to press and questions stay in sight.
+    ALLOW_IN_MAXIMIZED_VIEW = "#title, #guidance, #footer, #too-small, Dialog"
+    ESCAPE_TO_MINIMIZE = False
+
     def __init__(self, look: Look, keys: Sequence[Key], first: Frame) -> None:
         super().__init__(id="_default")
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
@@ -152,12 +160,11 @@ class MainScreen(FrugalScreen):
             with ContentSwitcher(id="switcher", initial="nothing"):
                 yield _Nothing(self.look, id="nothing")
             yield TextPane(self.look, id="explain")
-        yield TextPane(self.look, id="guidance")
+        yield GuidancePane(self.look, id="guidance")
         yield _Line(self.look, id="footer")
         yield _TooSmall(self.look, id="too-small")
 
     def on_mount(self) -> None:
-        self.query_one("#guidance").can_focus = False
         self.show(self._first)
 
     def on_resize(self, event: events.Resize) -> None:
@@ -195,9 +202,10 @@ class MainScreen(FrugalScreen):
             self.query_one("#title", Bar).show(*frame.title)
         if self._differs("stages", frame.stages):
             self.query_one("#stages", Bar).show(frame.stages)
-        words = [paragraph(frame.now, frame.role), paragraph(frame.press, "key")]
-        if self._differs("guidance", words):
-            self.query_one("#guidance", TextPane).show(TextValue(paragraphs=words))
+        now = paragraph(frame.now, frame.role) if frame.notice is None else frame.notice.told(self.look.glyphs)
+        press = paragraph(frame.press, "key")
+        if self._differs("guidance", (now, press)):
+            self.query_one(GuidancePane).show(now, press)
         if self._differs("footer", (frame.keys, frame.labels)):
             keys, ids, glyphs = called(self._keys, frame.labels), frame.keys, self.look.glyphs
             self.query_one("#footer", _Line).show(lambda width: footer(keys, ids, width, glyphs=glyphs))

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol
 
+from amptui.session.errors import SessionError
+from amptui.session.folder import SessionFolder
+from amptui.text import safe_text
 from amptui.ui.dialogs import questions
 from amptui.ui.dialogs.question import Question
 
 Format = Literal["html", "md", "json"]
 #: The file that found cases are proposed for.
 CASES_FILE = "found-cases.pt"
+
+
+async def written_report(folder: SessionFolder, format: Format, path: Path) -> str:  # noqa: A002
+    """Writes the session's report to `path`; why that failed, empty where it did not."""
+    from amptui.report.command import write_report  # noqa: PLC0415 - rarely
+
+    try:
+        await asyncio.to_thread(write_report, folder, format, path)
+    except SessionError as error:
+        return safe_text(str(error), 2000)
+    return ""
 
 
 class WritingScreen(Protocol):

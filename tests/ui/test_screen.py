@@ -275,12 +275,13 @@ def test_a_report_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path, m
     async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
         await pressed(pilot, "7", "c", "m", "enter")  # the folder of this session is none
         for _ in range(100):
-            if app._notifications:
+            if app.noticed is not None:
                 break
             await pilot.pause(0.05)
-        (said,) = app._notifications
-        assert "session" in said.message
-        assert "Traceback" not in said.message
+        assert app.noticed is not None
+        assert app.noticed.role == "bad"
+        assert "session" in app.noticed.words
+        assert "Traceback" not in app.noticed.words
         assert not list(tmp_path.iterdir())
 
     on_screen(sessions.accepted(), script)
@@ -441,3 +442,38 @@ def test_back_leaves_the_page_on_top_and_returns_to_the_one_that_was_looked_at()
         assert pages == [("help", True), ("events", True), ("criteria", True), ("criteria", False)]
 
     on_screen(PAUSED, script)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 16)])
+def test_a_zoomed_pane_leaves_in_sight_where_one_is_and_how_to_get_back(size: tuple[int, int]) -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "z")
+        await seen(app, pilot, "z all panes")
+        lines = screen_text(app).split("\n")
+        assert "amptui  tiny" in lines[0]
+        assert "s next phase, n next iteration" in screen_text(app)
+        assert len([line for line in lines if "━" in line[:3]]) == 1  # one heading: of the zoomed pane
+        await pressed(pilot, "F")
+        await seen(app, pilot, "fall back to FP32", "esc leaves this")
+        await pressed(pilot, "escape")
+        assert app.main.maximized is not None
+        await pressed(pilot, "escape")
+        assert app.main.maximized is None
+        await seen(app, pilot, "1 Project", "s next phase")
+
+    on_screen(PAUSED, script, size=size)
+
+
+def test_a_notice_covers_nothing_that_leads_on_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amptui.ui.notices._STAYS_S", 0.5)
+
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        before = screen_text(app).split("\n")
+        app.notify("copied to tmux and your terminal's clipboard · saved to ~/some/where/copied.txt", markup=False)
+        await seen(app, pilot, "✓ copied to tmux", "~/some/where/copied.txt", "c runs the FP32 baseline")
+        during = screen_text(app).split("\n")
+        assert during[:20] == before[:20]
+        await seen(app, pilot, "The project is loaded")
+        assert screen_text(app).split("\n") == before
+
+    on_screen(LOADED, script)

@@ -33,6 +33,7 @@ from amptui.ui.inspect.screen import LAYOUT, InspectScreen
 from amptui.ui.inspect.tree_pane import TreePane
 from amptui.ui.inspect.words import short_names
 from amptui.ui.keys import Key, footer, keymap, textual_bindings
+from amptui.ui.notices import Noticing
 from amptui.ui.paint import PaintClock
 from amptui.ui.terminal import TerminalGuard
 from amptui.ui.theme import Look, textual_theme
@@ -54,7 +55,7 @@ class InspectStart:
     paints: float = 8.0
 
 
-class InspectApp(InOrder):
+class InspectApp(Noticing, InOrder):
     """One checkpoint, or two and what happened between them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -155,7 +156,11 @@ class InspectApp(InOrder):
         page, here, glyphs = self._main.page, self._reading_here, self.start.look.glyphs
         left = title(self._names, self.readings, page, glyphs)
         self._main.query_one("#title", Bar).show(left, standing(here, self.readings, glyphs))
-        self._main.query_one("#format", Bar).show(format_line(here, self._names, page))
+        self._main.query_one("#format", Bar).show(format_line(here, self._names, page, self.noticed, glyphs))
+
+    def noticed_changed(self) -> None:
+        if hasattr(self, "_clock"):
+            self.repaint()
 
     @property
     def _reading_here(self) -> Reading | None:
@@ -216,18 +221,13 @@ class InspectApp(InOrder):
         return action in active(self._now) if action in known else super().check_action(action, parameters)
 
     def go(self, page: Page, then: Callable[[], None] | None = None) -> None:
-        number = self.arrival.begin()
-
         async def change() -> None:
-            try:
-                await self._main.go(page)
-                if then is not None:
-                    then()
-                self.repaint()
-            finally:
-                self.arrival.end(number)
+            await self._main.go(page)
+            if then is not None:
+                then()
+            self.repaint()
 
-        self.run_worker(change(), exclusive=True)
+        self.arrive(change)
 
     def action_first(self) -> None:
         self.go("first")

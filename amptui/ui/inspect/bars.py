@@ -8,7 +8,8 @@ from amptui.report.inspect_text import format_words
 from amptui.ui.inspect.keys import Page
 from amptui.ui.inspect.reading import Reading
 from amptui.ui.inspect.words import judged, progress
-from amptui.ui.raster.glyphs import Glyphs
+from amptui.ui.notices import Notice
+from amptui.ui.raster.glyphs import UNICODE, Glyphs
 from amptui.ui.raster.line import Role
 
 #: The pages of the first and the second checkpoint, and of both.
@@ -42,8 +43,13 @@ def standing(here: Reading | None, readings: Sequence[Reading], glyphs: Glyphs) 
     return [*spans, (" ", "text")]
 
 
-def format_line(here: Reading | None, names: Sequence[str], page: Page) -> Spans:
-    """The format of the checkpoint `here`; else what the page is about."""
+def format_line(
+    here: Reading | None, names: Sequence[str], page: Page, notice: Notice | None = None, glyphs: Glyphs = UNICODE
+) -> Spans:
+    """What was just done, for a moment; the format of the checkpoint `here`; else what the page is about."""
+    if notice is not None:
+        told = notice.told(glyphs)
+        return [(f" {told.lead}", told.lead_role), *told.spans]
     if here is None:
         words = " to ".join(names) if page == "compare" else "nothing in the file is run or imported"
         return [(f" {words}", "dim")]
