@@ -325,7 +325,7 @@ class Conductor:
         self.emit(
             FellBack(
                 checkpoint=self.record.name,
-                verified=len(now.tensors()),
+                verified=self.record.tensors,
                 proven=different is None and repeatable,
             )
         )

@@ -214,13 +214,16 @@ def compare(
 
 
 def _what_overflowed(faults: Sequence[Finding], foreseen: Set[str]) -> Finding | None:
-    """The overflow that the trial found, one with a known op first; else what it found at a foreseen place.
+    """The overflow that the trial found in forward, one with a known op first; else what it found at a foreseen place.
 
     An overflow may be told by its reason (an autocast for another dtype), or as one that FP32 has as well.
     """
-    overflowed = [f for f in faults if f.kind == "overflow" or f.facts.get("cause") == "overflow"]
+    forward = [
+        f for f in faults if f.kind != "scaler"
+    ]  # a gradient at the loss scale: the words about the scale say it
+    overflowed = [f for f in forward if f.kind == "overflow" or f.facts.get("cause") == "overflow"]
     overflowed.sort(key=lambda finding: (finding.op is None, finding.kind != "overflow"))
-    at_place = (f for f in faults if f.op is not None and any(near(f.module, module) for module in foreseen))
+    at_place = (f for f in forward if f.op is not None and any(near(f.module, module) for module in foreseen))
     return overflowed[0] if overflowed else next(at_place, None)
 
 
@@ -247,18 +250,16 @@ def _overflow_words(forecast: DtypeForecast, happened: Finding | None, right: bo
         if foreseen is not None:
             return (f"an overflow was foreseen in {place_words(foreseen)}, and none was found",)
         # after an error neither of the two looked any further
-        return ("no overflow was foreseen, and none was found",) if forecast.failed is None else ()
+        return ("no overflow in forward was foreseen, and none was found",) if forecast.failed is None else ()
     op = "cast" if happened.op == "to" else happened.op
     where = f"{place_name(happened.module)} ({op})" if op else place_name(happened.module)
-    also = ""
+    known = "was foreseen" if right else "was not foreseen"
+    also = "" if right or foreseen is None else f"; one in {place_words(foreseen)} was"
     if happened.kind == "not_precision":
-        also = ", and FP32 has it too"
+        also += "; FP32 has it too"
     elif happened.kind != "overflow":
-        also = f"; it is told as {happened.kind}"
-    if right:
-        return (f"the overflow in {where} was foreseen{also}",)
-    said = "none was" if foreseen is None else f"{place_words(foreseen)} was"
-    return (f"the overflow in {where} was not foreseen; {said}{also}",)
+        where += f", found as {happened.kind.replace('_', ' ')},"
+    return (f"the overflow in {where} {known}{also}",)
 
 
 def _scale_words(forecast: DtypeForecast, scaler: ScaleCourse | None, skipped: int) -> tuple[str, ...]:

@@ -223,10 +223,23 @@ def _what_held(evidence: TrialEvidence) -> str:
         parts.append(counted(len(evidence.cases), "case"))
     if evidence.counts:
         parts.append(counted(evidence.iterations, "iteration"))
-    skipped = sum(counts.skipped for counts in evidence.counts)
-    note = ""
-    if skipped:
-        scale = f" at {scale_text(evidence.scaler.final)}" if evidence.scaler is not None else ""
-        note = f"; {counted(skipped, 'update was', 'updates were')} skipped until the scale settled{scale}"
+    note = f"; {skipped}" if (skipped := _skipped(evidence)) else ""
     under = f"{evidence.policy.dtype} autocast" if evidence.policy.autocast else "the policy"
     return f"{' and '.join(parts)} under {under} stayed within the locked criteria{note}"
+
+
+def _skipped(evidence: TrialEvidence) -> str:
+    """What the loss scaler's rule cost; "settled" is said only where the rest of the stretch shows it."""
+    skipped = sum(counts.skipped for counts in evidence.counts)
+    if not skipped:
+        return ""
+    course = evidence.scaler
+    were = counted(skipped, "update was", "updates were")
+    last = max((trip.last_step for trip in evidence.trips if trip.found_inf), default=0)
+    if course is None:
+        return f"{were} skipped"
+    if 2 * last < evidence.iterations:
+        return f"{were} skipped until the scale settled at {scale_text(course.lowest)}"
+    at = f"at step {last}" if skipped == 1 else f"the last at step {last}"
+    end = scale_text(course.final)
+    return f"{were} skipped by the loss scaler's rule, {at} of {evidence.iterations:,}; the scale ended at {end}"

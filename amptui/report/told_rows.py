@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from amptui.findings.judgement import Criterion, Row
-from amptui.findings.words import percent
+from amptui.findings.words import counted, percent
 from amptui.report.figures import figure
 
 ASKED: Mapping[Criterion, str] = {
@@ -33,6 +34,40 @@ def limit(row: Row) -> str:
     """The limit in the unit of `measured`."""
     share = row.criterion == "progress" and isinstance(row.limit, int | float)
     return percent(float(row.limit)) if share else figure(row.limit)  # type: ignore[arg-type]
+
+
+def made_of(rows: Sequence[Row]) -> str:
+    """What the rows of one criterion are, counted, where they are of several kinds: "25 cases, their total"."""
+    parts = Counter(map(_part, rows))
+    if len(parts) < 2:
+        return ""
+    return ", ".join(
+        _PARTS[part][0] if _PARTS[part][1] is None else counted(count, *_PARTS[part])
+        for part, count in sorted(parts.items(), key=lambda item: list(_PARTS).index(item[0]))
+    )
+
+
+def _part(row: Row) -> str:
+    if row.criterion == "finite":
+        return "stretch" if row.case is None else "after" if row.what.endswith("after the stretch") else "output"
+    if row.criterion == "decision":
+        return "total" if row.case is None else "case"
+    if row.criterion == "difference" and row.case is None:
+        return "gradient" if is_gradient(row) else "loss"
+    return "output" if row.criterion == "difference" else "row"
+
+
+#: In the order in which they are told; a part without a plural is one by nature.
+_PARTS: Mapping[str, tuple[str, str | None]] = {
+    "output": ("output of a case", "outputs of cases"),
+    "case": ("case", "cases"),
+    "total": ("the number of changes", None),
+    "after": ("case after the stretch", "cases after the stretch"),
+    "stretch": ("update over the stretch", "updates over the stretch"),
+    "loss": ("first loss", "first losses"),
+    "gradient": ("first gradient", "first gradients"),
+    "row": ("row", "rows"),
+}
 
 
 def unit_notes(rows: Iterable[Row]) -> tuple[str, ...]:

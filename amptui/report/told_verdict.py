@@ -12,7 +12,7 @@ from amptui.protocol.events import VerdictReached
 from amptui.report.figures import figure, from_here, name, place, words
 from amptui.report.page import LABEL, Mark, Page, cells
 from amptui.report.told_baseline import margins_of, smallest
-from amptui.report.told_rows import ASKED, is_gradient, limit, measured
+from amptui.report.told_rows import ASKED, is_gradient, limit, made_of, measured
 from amptui.session.state import SessionState
 
 _SIGNS: dict[Verdict, tuple[Mark, str]] = {
@@ -68,7 +68,8 @@ def _tell_rows(page: Page, rows: tuple[Row, ...]) -> None:
         apart = bool(shown)
         mark: Mark = "fail" if failed else "ok" if judged else "told"
         passed = f"{len(judged) - len(failed):,} of {len(judged):,} passed" if judged else "shown, not judged"
-        page.field(criterion, f"{passed} · {ASKED[criterion]}", mark=mark)
+        parts = made_of(judged)
+        page.field(criterion, f"{passed}{f' ({parts})' if parts else ''} · {ASKED[criterion]}", mark=mark)
         for key in dict.fromkeys(map(_subject, shown)):
             _tell_alike(page, [row for row in shown if _subject(row) == key])
 

@@ -217,6 +217,7 @@ def test_fall_back_restores_everything_bit_for_bit(after: str, opened: Any) -> N
     spoil(given)
     done.do(FallBack())
     back = done.one(FellBack)
+    assert back.verified == done.one(CheckpointWritten).tensors, "one count for what is saved and what is compared"
     assert back.proven
     assert start.differences(Snapshot.take(bench.live.state)) is None
     assert rng.capture() == bench.rng

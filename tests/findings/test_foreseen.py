@@ -179,7 +179,7 @@ class TestAfterwards:
         said = compare(forecast, [self.overflow("a.b")], self.COUNTS, self.SCALER)
 
         assert not said.overflow_right
-        assert said.words[0] == "the overflow in a.b (mm) was not foreseen; c (mm) was"
+        assert said.words[0] == "the overflow in a.b (mm) was not foreseen; one in c (mm) was"
 
     def test_an_overflow_that_did_not_come_is_admitted(self) -> None:
         forecast = DtypeForecast(dtype="float16", overflows=(place(""),))
@@ -197,16 +197,19 @@ class TestAfterwards:
         assert said.words[0] == "the overflow in a.b (mm) was foreseen"
 
     @pytest.mark.parametrize(
-        ("kind", "also"),
-        [("not_precision", ", and FP32 has it too"), ("autocast_state", "; it is told as autocast_state")],
+        ("kind", "told"),
+        [
+            ("not_precision", " was foreseen; FP32 has it too"),
+            ("autocast_state", ", found as autocast state, was foreseen"),
+        ],
     )
-    def test_a_foreseen_overflow_that_is_told_by_its_reason_is_found(self, kind: str, also: str) -> None:
+    def test_a_foreseen_overflow_that_is_told_by_its_reason_is_found(self, kind: str, told: str) -> None:
         forecast = DtypeForecast(dtype="float16", overflows=(place("a.b"),))
 
         said = compare(forecast, [self.overflow("a.b", kind=kind)], self.COUNTS, self.SCALER)
 
         assert said.overflow_right
-        assert said.words[0] == f"the overflow in a.b (mm) was foreseen{also}"
+        assert said.words[0] == f"the overflow in a.b (mm){told}"
 
     def test_a_cast_is_called_so_in_both(self) -> None:
         forecast = DtypeForecast(dtype="float16", overflows=(place("a", "to", why="cast"),))
@@ -220,7 +223,15 @@ class TestAfterwards:
 
         said = compare(DtypeForecast(dtype="float16"), [found], self.COUNTS, None)
 
-        assert said.words == ("the overflow in a (mm) was not foreseen; none was; it is told as autocast_state",)
+        assert said.words == ("the overflow in a (mm), found as autocast state, was not foreseen",)
+
+    def test_a_gradient_at_the_loss_scale_is_no_overflow_of_forward(self) -> None:
+        skip = replace(self.overflow("b", kind="scaler", op="addmm"), facts={"cause": "overflow"})
+
+        said = compare(DtypeForecast(dtype="float16", initial_scale=2.0**15), [skip], self.COUNTS, self.SCALER)
+
+        assert said.overflow_right
+        assert said.words[0] == "no overflow in forward was foreseen, and none was found"
 
     def test_a_fault_elsewhere_of_another_kind_is_no_overflow(self) -> None:
         forecast = DtypeForecast(dtype="float16", overflows=(place("a.b"),))
@@ -232,7 +243,7 @@ class TestAfterwards:
     def test_an_overflow_without_a_known_op_names_none(self) -> None:
         said = compare(DtypeForecast(dtype="float16"), [self.overflow("a", op=None)], self.COUNTS, None)
 
-        assert said.words == ("the overflow in a was not foreseen; none was",)
+        assert said.words == ("the overflow in a was not foreseen",)
 
     def test_after_an_error_nothing_is_said_of_what_neither_saw(self) -> None:
         forecast = DtypeForecast(dtype="float16", failed="RuntimeError: no kernel", initial_scale=8.0)
@@ -258,7 +269,7 @@ class TestAfterwards:
     def test_without_a_scaler_nothing_is_said_of_scales(self) -> None:
         said = compare(DtypeForecast(dtype="bfloat16", initial_scale=1.0), [], self.COUNTS, None)
 
-        assert said.words == ("no overflow was foreseen, and none was found",)
+        assert said.words == ("no overflow in forward was foreseen, and none was found",)
 
 
 def test_a_module_whose_name_is_a_number_is_called_a_module() -> None:

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from amptui.findings.finding import Finding
+from amptui.findings.judgement import ScaleCourse
 from amptui.findings.verdict import judge
 from amptui.project import Policy
 from tests.findings.trials import (
@@ -35,6 +36,16 @@ VERDICTS = [
     ("cases only", cases_only(), "accept", "1 case under float16"),
     ("no autocast", cases_only(policy=Policy(autocast=False)), "accept", "under the policy"),
     ("settling", settled(), "accept", "2 updates were skipped until the scale settled at 2^14"),
+    (
+        "a skip near the end",
+        settled(
+            {"step": 18, "last_step": 18, "count": 1},
+            counts=(counts(applied=19, skipped=1, changed=19),),
+            scaler=ScaleCourse(initial=65536.0, final=32768.0, lowest=32768.0),
+        ),
+        "accept",
+        "1 update was skipped by the loss scaler's rule, at step 18 of 20; the scale ended at 2^15",
+    ),
     (
         "eleven skips at the start",
         settled(counts=(counts(applied=9, skipped=11, changed=9, first_applied=11),)),

@@ -35,7 +35,7 @@ def after(events: Told) -> SessionState:
         "! forecast bfloat16 fails at net.py:9: RuntimeError: no kernel",
         # the trials
         "✓ precision 3 of 12 ops ran in half (25%) · 5 casts, 2.0 KiB written a step",
-        "foreseen no overflow was foreseen, and none was found",
+        "foreseen no overflow in forward was foreseen, and none was found",
         "a first scale of 2^12 was foreseen; the trial started at 2^16 and came down to 2^12 with 2 skipped updates",
         # the measurement
         "✓ cases 4 cases once more without diagnostics: the same bits",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amptui.findings.judgement import Row
-from amptui.report.told_rows import limit, measured, unit_notes
+from amptui.report.told_rows import limit, made_of, measured, unit_notes
 
 
 def test_progress_is_a_share_of_the_baselines_loss_and_says_so() -> None:
@@ -24,3 +24,20 @@ def test_only_the_kinds_that_are_shown_are_explained() -> None:
     (about_gradient,) = unit_notes([gradient])
     assert "layer's norm" in about_gradient
     assert len(unit_notes([gradient, progress, progress])) == 2
+
+
+def test_rows_of_several_kinds_are_counted_apart() -> None:
+    decided = [Row(criterion="decision", passed=True, case=f"c{n}", what="decision") for n in range(25)]
+    total = Row(criterion="decision", passed=True, what="changed decisions in 25 cases")
+    assert made_of([*decided, total]) == "25 cases, the number of changes"
+
+    def finite(case: str | None, what: str) -> Row:
+        return Row(criterion="finite", passed=True, case=case, what=what)
+
+    before = [finite(f"c{n}", "output y before the stretch") for n in range(25)]
+    after = [finite(f"c{n}", "outputs after the stretch") for n in range(25)]
+    stretch = finite(None, "loss, gradients and buffers of main over the stretch")
+    assert made_of([*before, stretch, *after]) == (
+        "25 outputs of cases, 25 cases after the stretch, 1 update over the stretch"
+    )
+    assert made_of(before) == "", "one kind needs no words"

@@ -42,6 +42,10 @@ def advice_of(origin: Origin, setting: Setting, mend: Mend | None = None) -> str
 
 def _in_fp32(origin: Origin, mend: Mend | None) -> str:
     if mend is not None and mend.regions:
+        inside = any(origin.module == region or origin.module.startswith(f"{region}.") for region in mend.regions)
+        if not inside:  # the op is no module's that can be a region: what goes into it can be kept in FP32
+            makers = " and ".join(mend.regions)
+            return f"keep {makers} in FP32, which gives this float32: Policy(fp32_regions={list(mend.regions)!r})"
         return f"keep this in FP32: Policy(fp32_regions={list(mend.regions)!r})"
     if origin.module in ("loss", "outputs", "decide", ""):
         return f"cast to float32 before this line ({origin.module or 'the model'}: x.float())"

@@ -16,7 +16,7 @@ from amptui.report.document import Block, Code, Column, Mark, Paragraph, Section
 from amptui.report.figures import figure, name, words
 from amptui.report.recorded import Recorded
 from amptui.report.sections.head import SIGNS, glance
-from amptui.report.told_rows import ASKED, limit, measured, unit_notes
+from amptui.report.told_rows import ASKED, limit, made_of, measured, unit_notes
 from amptui.report.told_trial import scale_course
 from amptui.session.side_by_side import recommendation, summaries
 from amptui.session.state import SessionState
@@ -50,7 +50,9 @@ def _criteria(rows: Sequence[Row]) -> Table:
         if judged:
             sign: Sign = "ok" if passed == len(judged) else "fail"
             result = (Mark(sign), "passed" if sign == "ok" else "failed")
-        lines.append((criterion, ASKED[criterion], f"{passed:,} of {len(judged):,}" if judged else "", result))
+        parts = made_of(judged)
+        count = f"{passed:,} of {len(judged):,}{f' ({parts})' if parts else ''}" if judged else ""
+        lines.append((criterion, ASKED[criterion], count, result))
     columns = (Column("Criterion"), Column("Asks that"), Column("Rows passed", number=True), Column("Result"))
     return Table("Rows that decide", columns, lines)
 

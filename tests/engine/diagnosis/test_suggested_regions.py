@@ -65,3 +65,22 @@ def test_two_faults_are_followed_to_both_modules(tmp_path: Path, monkeypatch: py
 def test_what_no_region_mends_suggests_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = ask(backward.target_that_is_nan(), tmp_path, monkeypatch)
     assert answer.reached.fp32_regions == ()
+
+
+class Squares(nn.Module):
+    """A product of the model's own, between modules: what goes into it decides its dtype."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.head = nn.Linear(4, 8), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.a(x)
+        return self.head(torch.log1p(hidden * hidden))
+
+
+def test_a_region_before_the_place_is_said_to_feed_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = ask(trained(Squares(), batches(b2=5e3)), tmp_path, monkeypatch)
+    fault = next(fault for fault in answer.faults if fault.op == "mul")
+    assert (fault.module, answer.reached.fp32_regions) == ("", ("a",))
+    assert fault.advice.startswith("Keep a in FP32, which gives this float32: Policy(fp32_regions=['a'])")
