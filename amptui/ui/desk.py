@@ -89,9 +89,8 @@ class Desk:
     def take(self, event: Event | EngineDeath) -> None:
         """One thing that was told."""
         self.view.take(event)
-        self.way_back.notice(event)
-        self.reload.notice(event)
-        self.steering.notice(event)
+        for part in (self.way_back, self.reload, self.steering):
+            part.notice(event)
         self.repaint()
 
     def repaint(self) -> None:
@@ -153,6 +152,7 @@ class Desk:
     def send(self, command: Command) -> None:
         if isinstance(command, Cancel | FallBack):
             self.reload.give_up()
+            self.steering.mending.give_up()
         self.room.send(command)
         self.repaint()
 

@@ -39,9 +39,18 @@ def _at_diagnosis(now: Situation) -> str:
         "back": "q back",
     }
     ids = set(active(now))
+    if now.in_trial and "mend" not in ids and _region_advised(now.state):
+        options["mend"] = "m after the verdict puts modules in FP32"
+        ids.add("mend")
     if len(known_failures(now.state)) < 2:
         ids.discard("diagnose")
     return ", ".join(words for key, words in options.items() if key in ids) + "."
+
+
+def _region_advised(state: SessionState) -> bool:
+    """Whether a trip of this trial came with the advice to keep a module in FP32, which no replay has named yet."""
+    diagnosed = state.trial.diagnoses if state.trial is not None else ()
+    return any("fp32_regions" in (finding.advice or "") for one in diagnosed for finding in one.findings)
 
 
 def _said(now: Situation) -> Guidance:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from amptui.findings.verdict import suggested_regions
 from amptui.protocol.events import StageName
 from amptui.session.state import SessionState, TrialState
 from amptui.ui.editing import source_line
@@ -101,6 +102,15 @@ class Situation:
         if paused is None or trial is None or not trial.trips or paused.why.startswith("after this iteration"):
             return False
         return waits_at_trip(trial, paused.step, paused.why)
+
+
+def regions_to_mend(state: SessionState) -> tuple[str, ...]:
+    """The modules whose FP32 run mends what failed: as the verdict has them, before it as the trips' replays do."""
+    if state.verdict is not None:
+        return tuple(state.verdict.fp32_regions)
+    trial = state.trial
+    diagnosed = trial.diagnoses if trial is not None else ()
+    return suggested_regions([finding for one in diagnosed for finding in one.findings])
 
 
 def waits_at_trip(trial: TrialState, step: int, why: str) -> bool:
@@ -217,6 +227,7 @@ def _in_trial(now: Situation) -> set[str]:
     if now.state.paused is None:
         return {"pause", "cancel", "unattended"} if trial is not None and trial.started.attended else {"cancel"}
     ids = {"phase", "iteration", "until", "unattended", "pause", "cancel"}
+    ids |= {"mend"} if regions_to_mend(now.state) else set()
     return ids | ({"retry"} if now.trip_waits else set())
 
 

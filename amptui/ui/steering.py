@@ -6,7 +6,6 @@ It holds no truth: everything is read off the session's state. What it remembers
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from amptui.project import Criteria
@@ -33,6 +32,7 @@ from amptui.session.state import SessionState
 from amptui.ui import policies as trying
 from amptui.ui.criteria_form import with_value
 from amptui.ui.dialogs import questions
+from amptui.ui.mending import Mending
 from amptui.ui.moves import Move, Situation, next_move, to_measure
 from amptui.ui.pages import Page
 from amptui.ui.writing import Writing, WritingScreen
@@ -75,6 +75,7 @@ class Steering:
         #: Trials that were asked for together and have not been run yet.
         self._to_try: list[RunTrial] = []
         self._side_by_side = False
+        self.mending = Mending(screen)
         self._writing = Writing(screen)
 
     # The next thing to do.
@@ -137,14 +138,7 @@ class Steering:
         self._screen.send(RunTrial(attended=False, policy=self._again(), extend=EXTENDED))
 
     def mend(self) -> None:
-        """The trial again with the modules in FP32 that the verdict suggests, beside those that already are."""
-        state = self._screen.situation.state
-        if state.verdict is None or state.policy is None or state.project is None:
-            return
-        regions = dict.fromkeys((*state.policy.fp32_regions, *state.verdict.fp32_regions))
-        policy = replace(state.policy, fp32_regions=tuple(regions))
-        self._screen.go("trial")
-        self._screen.send(RunTrial(attended=False, policy=trying.given_for(policy, state.project.policy)))
+        self.mending.begin()
 
     def _again(self) -> dict[str, object]:
         return trying.again(self._screen.situation.state)
@@ -198,6 +192,7 @@ class Steering:
 
     def notice(self, event: Event | EngineDeath) -> None:
         """Goes on with the next policy when one has ended, also by being refused; with none where it was ended."""
+        self.mending.notice(event)
         if isinstance(event, EngineDeath | told.EngineStarted | told.EngineFailed | told.Cancelled):
             self._plan, self._to_try, self._side_by_side = (), [], False
         elif isinstance(event, told.StageEnded) and event.stage == "trial" and self._side_by_side:

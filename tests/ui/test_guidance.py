@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from amptui.findings.finding import Finding
 from amptui.protocol import events as told
 from amptui.session.death import EngineDeath
 from amptui.session.state import SessionState, died, reduce
@@ -30,6 +31,7 @@ from tests.report.stages import (
     trip,
     verdict,
 )
+from tests.ui.test_moves import after
 
 PAGES: tuple[Page, ...] = (*STAGES, "output", "events", "help", "diagnosis", "cases")
 STEPPED = (
@@ -252,3 +254,18 @@ def test_a_skip_that_no_scale_mends_is_not_called_usual() -> None:
     assert "Usual" in said(trip(1), held)
     assert "Usual" in said(fits, trip(1), held)
     assert "No smaller scale" in said(looked_into, trip(1), held)
+
+
+def test_advice_for_a_region_that_no_replay_named_says_when_m_becomes_possible() -> None:
+    finding = Finding(
+        kind="overflow", severity="fault", stage="forward", advice="Run it in FP32: Policy(fp32_regions=[…])."
+    )
+    diagnosed = told.Diagnosed(
+        step=1, update="main", case=None, retained=None, findings=(finding,), variations=(("as it ran", "not finite"),)
+    )
+    held = told.Paused(step=1, why="the guard held an update back")
+    now = Situation(after(*STEPPED[:-8], diagnosed, held), "diagnosis")
+    assert "m after the verdict puts modules in FP32" in guidance(now).press
+    named = replace(diagnosed, findings=(replace(finding, facts={"fp32_regions": ["conv"]}),))
+    now = Situation(after(*STEPPED[:-8], named, held), "diagnosis")
+    assert "m puts modules in FP32" in guidance(now).press

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from amptui.findings.finding import Finding
 from amptui.protocol import events as told
 from amptui.protocol.commands import (
+    Cancel,
     Command,
     Continue,
     FindCases,
@@ -23,11 +25,11 @@ from amptui.protocol.commands import (
 from amptui.session.death import EngineDeath
 from amptui.session.state import SessionState
 from amptui.ui.dialogs.question import Question
-from amptui.ui.moves import Situation
+from amptui.ui.moves import Situation, active
 from amptui.ui.pages import Page
 from amptui.ui.steering import PROPOSED_ANEW, Steering
 from tests.report import measured
-from tests.report.stages import baseline, ended, locked, opened, trial_started
+from tests.report.stages import baseline, ended, iteration, locked, opened, trial_started, trip
 from tests.ui.test_moves import ACCEPTED, FOUND, REJECTED, after
 
 BOTH = (
@@ -264,3 +266,55 @@ def test_criteria_are_locked_again_without_a_question_unless_the_user_changed_on
     assert isinstance(command, LockCriteria)
     assert command.criteria is not None
     assert (command.criteria.decision_changes, command.reason) == (2, "the product can bear it")
+
+
+HELD_WITH_ADVICE = after(
+    *trial_started(),
+    iteration(0),
+    trip(1),
+    told.Diagnosed(
+        step=1,
+        update="main",
+        case=None,
+        retained=None,
+        findings=(
+            Finding(
+                kind="overflow",
+                severity="fault",
+                stage="forward",
+                facts={"fp32_regions": ["conv"]},
+                advice="Keep this in FP32: Policy(fp32_regions=['conv']).",
+            ),
+        ),
+        variations=(),
+    ),
+    told.Paused(step=1, why="the guard held an update back"),
+    state=LOCKED,
+)
+
+
+def test_a_held_trial_is_left_for_one_with_the_modules_in_fp32_once_that_is_confirmed() -> None:
+    screen = Screen(HELD_WITH_ADVICE, "diagnosis")
+    assert "mend" in active(screen.situation)
+    screen.steering.mend()
+    assert "conv" in str(screen.asked[0].paragraphs)
+    assert screen.sent == []
+    screen.answers = ["yes"]
+    screen.steering.mend()
+    assert screen.sent == [Cancel()]
+    screen.steering.notice(told.Cancelled(stage="trial"))
+    assert screen.sent == [Cancel()]
+    screen.steering.notice(told.StageEnded(stage="trial", completed=False))
+    (_, command) = screen.sent
+    assert isinstance(command, RunTrial)
+    assert command.policy["fp32_regions"] == ("head.norm", "conv")
+    screen.steering.notice(told.StageEnded(stage="trial", completed=True))
+    assert len(screen.sent) == 2
+
+
+def test_what_is_asked_for_meanwhile_counts_and_the_other_trial_does_not_begin() -> None:
+    screen = Screen(HELD_WITH_ADVICE, answers=["yes"])
+    screen.steering.mend()
+    screen.steering.mending.give_up()  # as with F
+    screen.steering.notice(told.StageEnded(stage="trial", completed=False))
+    assert screen.sent == [Cancel()]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from amptui.findings.criteria import value_of
 from amptui.findings.judgement import Proposal
+from amptui.findings.words import listed
 from amptui.project import Criteria
 from amptui.protocol.commands import Condition, ConditionName
 from amptui.report.figures import figure, place
 from amptui.session.state import SessionState
+from amptui.text import safe_text
 from amptui.ui import policies as trying
 from amptui.ui.criteria_form import with_value
 from amptui.ui.dialogs.question import Option, Question, sentence
@@ -51,6 +54,19 @@ def engine_hangs(seconds: float) -> Question:
             Option("w", "wait on", "wait"),
         ],
         role="warn",
+    )
+
+
+def mend(modules: Sequence[str]) -> Question:
+    """m again confirms."""
+    named = listed([safe_text(module) for module in modules], 4)
+    return Question(
+        title="leave this trial, and run it with modules in FP32?",
+        paragraphs=[
+            sentence(f"In FP32: {named}."),
+            sentence("The trial that is held ends without a verdict; another one runs to its verdict.", "dim"),
+        ],
+        options=[Option("m", "leave it, and run the other one", "yes")],
     )
 
 

@@ -14,6 +14,7 @@ from amptui.report.figures import figure, name, place, words
 from amptui.report.page import LABEL, Mark, Page, cells
 from amptui.ui.cause_words import cause
 from amptui.ui.known_failures import KnownFailure, known_failures
+from amptui.ui.moves import active, regions_to_mend
 from amptui.ui.session_view import SessionView
 from amptui.ui.source_excerpt import excerpt
 from amptui.ui.stages.stage import Shown, Stage
@@ -56,7 +57,7 @@ def tell_diagnosis(page: Page, view: SessionView, failure: KnownFailure | None, 
         _tell_variations(page, variations)
     if failure.tripped is not None:
         _tell_seen(page, failure)
-    regions = view.state.verdict.fp32_regions if view.state.verdict is not None else ()
+    regions = regions_to_mend(view.state)
     if live and regions:
         page.blank()
         page.field("m", f"repeats the trial with {listed([name(region) for region in regions])} in FP32")
@@ -212,9 +213,9 @@ class DiagnosisStage(Stage):
             state.retained,
             state.replayed,
             state.refusal,
-            int(shown.situation.engine_waits),
+            int("mend" in active(shown.situation)),
         )
-        live = shown.situation.engine_waits
+        live = "mend" in active(shown.situation)
         self.query_one(ToldPane).show(
             f"diagnosis{count}", version, lambda page: tell_diagnosis(page, view, failure, live=live)
         )
