@@ -19,7 +19,11 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code; no traceback reaches the user."""
     _open_standard_descriptors()
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.command is None:  # the commands are what somebody needs who typed none
+        parser.print_help(sys.stderr)
+        return FAILED
     command: Callable[[argparse.Namespace], int] = given.command
     try:
         code = command(given)
@@ -65,7 +69,8 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"amptui {amptui.__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for add in (
         _add_run,
         _add_check,
@@ -195,7 +200,8 @@ def _add_open(commands: _Commands) -> None:
 
 
 def _add_sessions(commands: _Commands) -> None:
-    _add(commands, "sessions", "setup.sessions", "list the sessions")
+    sessions = _add(commands, "sessions", "setup.sessions", "list the sessions that a project was opened in")
+    sessions.add_argument("--all", action="store_true", help="also those that came to no project, or look for cases")
 
 
 def _add_inspect(commands: _Commands) -> None:

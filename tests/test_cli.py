@@ -15,6 +15,7 @@ import pexpect
 import pytest
 
 import amptui as package
+from amptui.cli import main
 from tests.commands import Amptui, documented, small_project
 
 ESCAPE = "\x1b"
@@ -58,6 +59,28 @@ def test_version_and_help_load_no_library(amptui: Amptui, option: str) -> None:
     loaded = set(done.stderr.split())
     assert "amptui" in loaded
     assert loaded & {"torch", "numpy", "textual", "rich", "yaml", "platformdirs", "asyncio", "sqlite3"} == set()
+
+
+def test_without_a_command_the_commands_are_listed(amptui: Amptui) -> None:
+    done = amptui()
+    assert (done.code, done.out) == (2, "")
+    assert done.err == amptui("--help").out
+
+
+def test_doctor_wraps_at_words(amptui: Amptui, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(
+        "amptui.commands.setup.examination", lambda _python: (["✓ copying      " + "by tmux and " * 12], True)
+    )
+    printed: list[str] = []
+    monkeypatch.setattr("builtins.print", printed.append)
+    assert main(["doctor"]) == 0
+    first, *others = printed[0].splitlines()
+    assert first.startswith("✓ copying      by tmux")
+    assert others
+    assert all(line.startswith(" " * 15 + line.strip()[:2]) for line in others), "below the text"
+    assert max(map(len, [first, *others])) <= 60
+    assert {word for line in others for word in line.split()} <= {"by", "tmux", "and"}, "no word is cut"
 
 
 def test_a_command_is_needed_and_abbreviations_are_not_guessed(amptui: Amptui) -> None:
@@ -291,7 +314,7 @@ def test_restore_finds_a_session_by_the_beginning_of_its_id_and_replaces_only_wh
     first = (amptui.folder / "f.pt").read_bytes()
     again = amptui("restore", session, "-o", "f.pt")
     assert again.code == 2
-    assert "already exists" in again.err
+    assert "already exists; name another file, or replace it with --force" in again.err
     assert amptui("restore", session, "-o", "f.pt", "--force").code == 0
     assert (amptui.folder / "f.pt").read_bytes() == first
     asked = amptui("restore", session)
@@ -313,13 +336,17 @@ def test_sessions_tell_projects_apart_and_last_is_the_one_that_was_judged(amptui
     looked = amptui("cases", "first/train.py:project")
     assert looked.code == 0, looked.said
 
-    rows = amptui("sessions").out.splitlines()
+    rows = amptui("sessions", "--all").out.splitlines()
     assert [row.split()[0].split("-", 2)[2][:-5] for row in rows] == [
         "first-train",
         "second-train-other",
         "first-train",
     ]
-    assert rows[0].split()[1] == "first/train"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", " ".join(rows[0].split()[1:3])), "when it began"
+    assert rows[0].split()[3] == "first/train"
+    *shown, left = amptui("sessions").out.splitlines()
+    assert [row.split() for row in shown] == [row.split() for row in rows if "no project was opened" not in row]
+    assert left == "and 1 session that no project was opened in: --all"
     for piped, instead in (
         (["run", "first/train.py:project"], "amptui check first/train.py:project"),
         (["open", "last"], f"amptui report {Path(judged.result['session']).name}"),

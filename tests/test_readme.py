@@ -60,7 +60,7 @@ def commands(block: Block) -> list[tuple[str, str]]:
 
 SECTIONS = {
     "its own project, judged, and FP32 had back": [
-        "Your own project", "Judge it", "Take it over", "Have FP32 back", "Look into a checkpoint",
+        "Your own project", "Judge it", "Find cases", "Take it over", "Have FP32 back", "Look into a checkpoint",
     ],
     "a file to start from": ["Start from a file that runs"],
     "settings in a file": ["amptui.yaml"],

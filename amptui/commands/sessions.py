@@ -60,7 +60,9 @@ def replay(given: argparse.Namespace) -> int:
 
 def report(given: argparse.Namespace) -> int:
     try:
-        write_report(given.session, format=given.format, output=given.output)
+        said = write_report(given.session, format=given.format, output=given.output)
     except SessionError as error:
         return say(error)
+    if said:
+        print(said)
     return 0

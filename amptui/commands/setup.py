@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 
 from amptui.commands.options import absolute, say
@@ -12,6 +14,9 @@ from amptui.spec.starter import write_starter
 from amptui.text import safe_text
 from amptui.ui.doctor import examination
 from amptui.ui.listing import path_lines, session_lines
+
+#: Where the text of a line of `doctor` begins.
+_INDENT = 15
 
 
 def new(given: argparse.Namespace) -> int:
@@ -24,8 +29,8 @@ def new(given: argparse.Namespace) -> int:
     return 0
 
 
-def sessions(_given: argparse.Namespace) -> int:
-    print("\n".join(session_lines()))
+def sessions(given: argparse.Namespace) -> int:
+    print("\n".join(session_lines(everything=given.all)))
     return 0
 
 
@@ -36,5 +41,18 @@ def paths(_given: argparse.Namespace) -> int:
 
 def doctor(given: argparse.Namespace) -> int:
     lines, healthy = examination(absolute(given.python) or sys.executable)
-    print("\n".join(lines))
+    width = shutil.get_terminal_size((80, 24)).columns
+    print("\n".join(part for line in lines for part in _wrapped(line, width)))
     return 0 if healthy else 1
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """A line of the examination at words, what follows below its text; a path is never cut."""
+    return textwrap.wrap(
+        line,
+        max(width, _INDENT + 20),
+        subsequent_indent=" " * _INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )

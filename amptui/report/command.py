@@ -25,8 +25,8 @@ FORMATS: tuple[Format, ...] = ("md", "html", "json")
 _SUFFIXES: dict[str, Format] = {".html": "html", ".htm": "html", ".json": "json"}
 
 
-def report(session: str, *, format: Format | None, output: str | None) -> None:  # noqa: A002
-    """Writes the report of `session` to the file `output`, or to standard output.
+def report(session: str, *, format: Format | None, output: str | None) -> str:  # noqa: A002
+    """Writes the report of `session` to the file `output`, or to standard output; a sentence about the file, or "".
 
     Without a format the file's ending decides, and Markdown is the default. Raises SessionError where the session
     cannot be read or the file cannot be written.
@@ -34,12 +34,17 @@ def report(session: str, *, format: Format | None, output: str | None) -> None: 
     chosen = format or (_SUFFIXES.get(Path(output).suffix.lower(), "md") if output is not None else "md")
     folder = find_session(session)
     if output is not None and output != "-":
-        write_report(folder, chosen, Path(output).expanduser().absolute(), called=output)
-        return
+        path = Path(output).expanduser().absolute()
+        replaced = path.exists()
+        write_report(folder, chosen, path, called=output)
+        return (
+            f"{safe_text(output, 4096)} {'is replaced' if replaced else 'is written'}: {safe_text(folder.session_id)}"
+        )
     text = written(read(folder), chosen)
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode("utf-8"))
     sys.stdout.buffer.flush()
+    return ""
 
 
 def write_report(folder: SessionFolder, format: Format, path: Path, *, called: str | None = None) -> None:  # noqa: A002

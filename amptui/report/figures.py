@@ -54,6 +54,12 @@ def duration(seconds: float) -> str:
     return f"{minutes:,} min {rest} s"
 
 
+def step_time(seconds: float) -> str:
+    """The time of a step: `2.458 ms`, `1.5 s`."""
+    unit, factor = ("s", 1.0) if not seconds < 1.0 else ("ms", 1000.0)
+    return f"{figure(seconds * factor)} {unit}"
+
+
 def name(value: object) -> str:
     """A foreign name (module, case, file, operator) on one line."""
     return safe_text(value, 200)

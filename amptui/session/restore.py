@@ -94,7 +94,7 @@ def export(folder: SessionFolder, output: Path, *, name: str = FP32, overwrite: 
         with published(output, overwrite=overwrite) as file:
             sha256 = _copied(descriptor, file.fileno(), record, _shown(folder.path / record.path))
     except FileExistsError:
-        raise SessionError(f"{_shown(output)} already exists; name another file, or allow it to be replaced") from None
+        raise SessionError(f"{_shown(output)} already exists; name another file, or replace it with --force") from None
     except OSError as error:
         raise SessionError(f"{_shown(output)} cannot be written: {error.strerror or error}") from error
     finally:

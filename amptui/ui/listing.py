@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import calendar
+import time
+
+from amptui.findings.words import counted
 from amptui.protocol.channel import ChannelError, runtime_folder
 from amptui.protocol.codec import ProtocolError, decode
 from amptui.protocol.events import CheckpointWritten, ProjectOpened, VerdictReached
@@ -13,18 +17,36 @@ from amptui.session.store import Store
 from amptui.text import safe_text
 from amptui.ui.screen_settings import config_path
 
+_NOTHING = "no project was opened"
 _TOLD = ("ProjectOpened", "VerdictReached", "CheckpointWritten")
 
 
-def session_lines() -> list[str]:
-    """One line a session, the oldest first: id, project, policy, how it stands."""
+def session_lines(*, everything: bool = False) -> list[str]:
+    """One line a session, the oldest first: id, when it began, project, policy, how it stands.
+
+    Those that no project was opened in are counted alone, unless `everything` is asked for.
+    """
     home = sessions_home()
     known = list_sessions(home)
     if not known:
         return [f"There is no session in {safe_text(home, 4096)} yet. Begin one: amptui run SPEC"]
-    rows = [(safe_text(session), *_row(SessionFolder(home / session))) for session in known]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return ["  ".join((*(row[c].ljust(widths[c]) for c in range(3)), row[3])).rstrip() for row in rows]
+    rows = [(safe_text(session), _began(session), *_row(SessionFolder(home / session))) for session in known]
+    shown = [row for row in rows if everything or row[-1] != _NOTHING]
+    widths = [max((len(row[column]) for row in shown), default=0) for column in range(4)]
+    lines = ["  ".join((*(row[c].ljust(widths[c]) for c in range(4)), row[4])).rstrip() for row in shown]
+    left = len(rows) - len(shown)
+    if left:
+        lines.append(f"{'and ' if lines else ''}{counted(left, 'session')} that no project was opened in: --all")
+    return lines
+
+
+def _began(session: str) -> str:
+    """The moment in a session's id, which is UTC, by the clock of this place."""
+    try:
+        moment = calendar.timegm(time.strptime(session[:15], "%Y%m%d-%H%M%S"))
+    except ValueError:  # somebody named a folder so
+        return "-"
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 
 def _row(folder: SessionFolder) -> tuple[str, str, str]:
@@ -40,7 +62,7 @@ def _row(folder: SessionFolder) -> tuple[str, str, str]:
 
 
 def _read(folder: SessionFolder) -> tuple[str, str, str]:
-    project, dtype, ended = "-", "-", "no project was opened"
+    project, dtype, ended = "-", "-", _NOTHING
     with Store.read(folder) as store:
         for stored in store.events():
             if stored.kind not in _TOLD:
@@ -51,10 +73,10 @@ def _read(folder: SessionFolder) -> tuple[str, str, str]:
                 continue
             if isinstance(event, ProjectOpened):
                 project, dtype = safe_text(event.name, 40), event.policy.dtype
-                ended = "no verdict" if ended == "no project was opened" else ended  # opened again: to replay, to go on
+                ended = "no verdict" if ended == _NOTHING else ended  # opened again: to replay, to go on
             elif isinstance(event, VerdictReached):
                 ended = event.verdict
-            elif isinstance(event, CheckpointWritten) and ended == "no project was opened":
+            elif isinstance(event, CheckpointWritten) and ended == _NOTHING:
                 ended = "no verdict"
     return project, dtype, ended
 

@@ -61,7 +61,7 @@ def test_the_format_is_what_was_asked_for_else_what_the_files_name_says(
     stored(accepted())
     assert main(["report", "20261129", "-o", str(tmp_path / name), *options]) == 0
     assert (tmp_path / name).read_text(encoding="utf-8").startswith(start)
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out.startswith(f"{tmp_path / name} is written: 20261129-")
 
 
 def test_the_json_has_the_results_of_check_and_the_curves(stored: Stored, tmp_path: Path) -> None:
@@ -77,11 +77,14 @@ def test_the_json_has_the_results_of_check_and_the_curves(stored: Stored, tmp_pa
     assert "def train_step" in result["code"]
 
 
-def test_a_report_is_written_whole_over_an_older_one(stored: Stored, tmp_path: Path) -> None:
+def test_a_report_is_written_whole_over_an_older_one(
+    stored: Stored, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     stored(accepted())
     target = tmp_path / "report.md"
     target.write_text("old " * 100_000)
     assert main(["report", "last", "-o", str(target)]) == 0
+    assert "report.md is replaced" in capsys.readouterr().out
     assert target.read_text(encoding="utf-8").startswith("# tiny")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amptui.report.figures import as_ascii, duration, figure, from_here, place, size
+from amptui.report.figures import as_ascii, duration, figure, from_here, place, size, step_time
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,8 @@ def test_paths_in_a_sentence_are_relative_to_where_one_stands(tmp_path: Path, mo
     assert from_here(said) == "from there: mul in a (net.py:3) and add (/elsewhere/net.py:4)"
     monkeypatch.chdir("/")
     assert from_here(said) == said
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.002458, "2.458 ms"), (1.5, "1.5 s"), (0.9996, "999.6 ms")])
+def test_the_time_of_a_step_is_the_same_on_screen_and_in_a_report(seconds: float, text: str) -> None:
+    assert step_time(seconds) == text

@@ -8,7 +8,7 @@ from amptui.findings.gain import Claim, Direction, Memory, SeedSpread, Spread
 from amptui.findings.words import counted
 from amptui.protocol.events import Measured, SeedsMeasured
 from amptui.report.document import Block, Bullets, Column, Facts, Mark, Section, Sign, Table, Words
-from amptui.report.figures import duration, figure, name, size, words
+from amptui.report.figures import figure, name, size, step_time, words
 from amptui.report.recorded import Recorded
 from amptui.session.side_by_side import seed_claims
 
@@ -43,8 +43,8 @@ def _measurement(measured: Measured) -> list[Block]:
         ("FP32 arithmetic", ", ".join(f"{name(key)} {name(value)}" for key, value in measured.precision.items())),
     ]
     lines = [
-        _line("FP32", measured.fp32, duration),
-        _line("Policy", measured.mixed, duration),
+        _line("FP32", measured.fp32, step_time),
+        _line("Policy", measured.mixed, step_time),
         _line("FP32 over policy, paired", measured.speedup, figure),
         _line("FP32 over FP32, paired (the noise)", measured.same, figure),
     ]
