@@ -225,7 +225,7 @@ def _atol(rtol: float, output: OutputRange, precision: _Precision) -> tuple[floa
     if output.noise <= max(by_size, floor) < by_noise:
         return by_noise, f"{NOISE_FACTOR} × the noise of two equal FP32 runs ({number(output.noise)})"
     if by_size > floor:
-        share = f"the same share ({number(rtol)}) of the largest value in the baseline ({number(output.largest)})"
+        share = f"rtol's share ({number(rtol)}) of the largest value in the baseline ({number(output.largest)})"
         return by_size, share
     return floor, f"{ROUNDINGS} × the smallest step of {precision.name}: the baseline is zero or nearly so"
 

@@ -99,6 +99,20 @@ _STAGES: Mapping[str, tuple[str, ...]] = {
         The session's folder holds every event, the locked criteria, the checkpoint and the failing
         iterations. amptui open shows it again on any machine, without torch.
     """),
+    "diagnosis": _paragraphs("""
+        A diagnosis looks for the origin: the first operation whose result went bad, which is often not where
+        it was seen. An infinity in a gradient may begin in a square many modules before.
+
+        The failing iteration was kept, and is run again while every operation is watched; then once more with
+        one thing varied: true FP32, another dtype, another loss scale. What mends it tells what it was.
+
+        There are three honest outcomes: reproduced bit for bit, reproduced with other bits, and not reproduced.
+        No origin is shown from a replay that did not fail.
+
+        What to do stands under "to do". Where FP32 fails too, the precision is not the cause: look at data,
+        formula and loss. Where it does not: mend the line (e, then R tries it), or keep the module in FP32 (m).
+        A skip that a smaller scale mends needs nothing: c goes on.
+    """),
     "cases": _paragraphs("""
         Cases decide what the verdict is about. The smallest margins are where a half type can change a
         decision (boundary); the largest activations, the longest, the empty and the fully masked input are

@@ -47,7 +47,7 @@ Stage { height: 1fr; width: 1fr; layout: vertical; }
 #baseline { layout: grid; grid-size: 2; grid-columns: 1fr 1fr; grid-rows: 7 1fr; grid-gutter: 0 1; }
 MainScreen.-tall #baseline { grid-rows: 14 1fr; }
 #baseline-told { column-span: 2; }
-#criteria-text { height: 5; }
+#criteria-text { height: 6; }
 MainScreen.-tall #criteria-text { height: 8; }
 #verdict-cases { height: 6; }
 MainScreen.-tall #verdict-cases { height: 12; }

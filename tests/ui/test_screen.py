@@ -477,3 +477,29 @@ def test_a_notice_covers_nothing_that_leads_on_and_goes_away(monkeypatch: pytest
         assert screen_text(app).split("\n") == before
 
     on_screen(LOADED, script)
+
+
+def test_enter_takes_the_first_format_of_a_report_and_never_a_choice_that_ends_something() -> None:
+    async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "7", "c")
+        await seen(app, pilot, "h, enter")
+        await pressed(pilot, "enter")
+        await seen(app, pilot, "write the report to this file", ".html")
+        await pressed(pilot, "escape", "F", "enter")
+        await seen(app, pilot, "fall back to FP32")
+        assert room.sent == []
+
+    on_screen(sessions.accepted(), script)
+
+
+def test_at_80_by_24_the_selected_criterion_is_told_whole_also_once_it_is_locked() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "3", "g")
+        await seen(app, pilot, "✓ locked, revision 1", "Because: ")
+        for _ in range(10):
+            proposal = next(p for p in PROPOSED.proposals if p.name == app.screen.query_one(TablePane).view.cursor)
+            shown = " ".join(screen_text(app).split())
+            assert " ".join(f"Because: {proposal.reason}".split()) in shown
+            await pressed(pilot, "j")
+
+    on_screen(LOCKED, script)

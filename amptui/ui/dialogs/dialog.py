@@ -45,7 +45,10 @@ class _Asked(LineWidget):
         question, glyphs = self.question, self.look.glyphs
         top = heading(question.title, width, right="esc leaves this", focused=True, glyphs=glyphs)
         words: list[Paragraph | None] = list(question.paragraphs)
-        options = [_option(option, width, self.look) for option in question.options]
+        options = [
+            _option(option, width, self.look, enter=question.enter and number == 0)
+            for number, option in enumerate(question.options)
+        ]
         problem = [Paragraph([(self.problem, "bad")], lead=f"{glyphs.fail} ", lead_role="bad")] if self.problem else []
         return (top, *prose([*words, *problem], width, glyphs=glyphs), *options)
 
@@ -54,6 +57,8 @@ class _Asked(LineWidget):
             self._answered(None)
             return
         chosen = next((option for option in self.question.options if event.key in (option.key, option.value)), None)
+        if event.key == "enter" and self.question.enter:
+            chosen = self.question.options[0]
         chosen = chosen or next((o for o in self.question.options if event.character == o.key), None)
         if chosen is not None:
             self._answered(chosen.value)
@@ -85,8 +90,11 @@ class _Entry(Input):
             self.replace(text, *self.selection)
 
 
-def _option(option: Option, width: int, look: Look) -> Line:
+def _option(option: Option, width: int, look: Look, *, enter: bool) -> Line:
     key = shown(option.key, look.glyphs)
+    if enter:
+        key = f"{key}, enter"
+        return clipped([Span(f"  {key} ", "key"), Span(option.label, "text")], width, look.glyphs)
     return clipped([Span(f"  {key:<5} ", "key"), Span(option.label, "text")], width, look.glyphs)
 
 

@@ -28,6 +28,8 @@ class Question:
     entry: str | None = None
     check: Callable[[str], object] | None = None
     role: Role = "accent"
+    #: Whether enter takes the first option: where each is as harmless as the other.
+    enter: bool = False
 
 
 def sentence(text: str, role: Role = "text") -> Paragraph:

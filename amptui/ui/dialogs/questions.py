@@ -168,6 +168,7 @@ def written_policies() -> Question:
 def report_format() -> Question:
     return Question(
         title="write the report",
+        enter=True,
         options=[
             Option("h", "HTML: one file with plots, for a browser, for print, to send", "html"),
             Option("m", "Markdown: for a pull request or an issue", "md"),

@@ -25,6 +25,17 @@ COLUMNS = (
     TableColumn(title="reason"),
 )
 
+#: Cells from which on reasons fit into the table; the selected one always stands in full below.
+_REASONS_FROM = 120
+#: Where they do not, the table says what each limit is about.
+NARROW = (*COLUMNS[:-1], TableColumn(title="is about"))
+_ABOUT = {
+    "decision_changes": "cases",
+    "tie": "equal candidates",
+    "quality_drop": "your own measure",
+    "applied_share": "updates",
+    "progress": "late loss over FP32's",
+}
 _MEANS = {
     "decision_changes": "How many cases may decide otherwise than FP32 did.",
     "tie": "same: where candidates tie, the FP32 choice must stand. any: each of the tied will do.",
@@ -34,11 +45,12 @@ _MEANS = {
 }
 
 
-def criteria_table(state: SessionState, changed: Criteria | None) -> Table:
-    """One row a criterion; `changed` holds what the user has written and not locked yet."""
+def criteria_table(state: SessionState, changed: Criteria | None, width: int = _REASONS_FROM) -> Table:
+    """One row a criterion, for `width` cells; `changed` holds what the user has written and not locked yet."""
     proposals = _proposals(state)
-    rows = [_row(proposal, changed) for proposal in proposals]
-    return Table(columns=COLUMNS, rows=rows, empty="the baseline proposes them: run it first")
+    wide = width >= _REASONS_FROM
+    rows = [_row(proposal, changed, wide=wide) for proposal in proposals]
+    return Table(columns=COLUMNS if wide else NARROW, rows=rows, empty="the baseline proposes them: run it first")
 
 
 def _proposals(state: SessionState) -> Sequence[Proposal]:
@@ -47,12 +59,14 @@ def _proposals(state: SessionState) -> Sequence[Proposal]:
     return said.proposals if said is not None else ()
 
 
-def _row(proposal: Proposal, changed: Criteria | None) -> TableRow:
+def _row(proposal: Proposal, changed: Criteria | None, *, wide: bool) -> TableRow:
     if changed is not None:
         proposal = as_locked((proposal,), changed)[0]
     origin = proposal.writer
     role: Role = "accent" if proposal.changed else "text"
-    reason = f"proposed was {figure(proposal.proposed)}: {proposal.reason}" if proposal.changed else proposal.reason
+    because = proposal.reason if wide else _about(proposal.name)
+    was = f"proposed was {figure(proposal.proposed)}"
+    reason = because if not proposal.changed else f"{was}: {because}" if wide else was
     return TableRow(
         id=proposal.name,
         values=(proposal.name.removeprefix("outputs."), figure(proposal.value), origin, reason),
@@ -60,23 +74,34 @@ def _row(proposal: Proposal, changed: Criteria | None) -> TableRow:
     )
 
 
+def _about(name: str) -> str:
+    """What a limit is a limit of, in a few words."""
+    if name in _ABOUT:
+        return _ABOUT[name]
+    if name.startswith("outputs.gradient."):
+        return "a layer's gradient norm" if name.endswith("atol") else "nothing: atol is a share"
+    return "FP32's value" if name.endswith("rtol") else "the output's own unit"
+
+
 def criterion_text(state: SessionState, selected: str | None) -> TextValue:
-    """The lock, and the selected criterion in full."""
+    """The selected criterion in full, then the lock."""
     paragraphs: list[Paragraph | None] = []
+    proposal = next((p for p in _proposals(state) if p.name == selected), None)
+    if proposal is not None:
+        paragraphs.append(Paragraph([(f"{proposal.name}: ", "strong"), (meaning(proposal.name), "text")]))
+        paragraphs.append(Paragraph([("Because: ", "dim"), (proposal.reason, "text")]))
+    notes: list[tuple[str, Role]] = []
     locked = state.locked
     if locked is not None:
+        notes.append((f"✓ locked, revision {locked.revision}", "good"))
         when = "after a trial" if locked.after_trial else "before the trial"
         text = f"Locked: revision {locked.revision}, {when} · SHA-256 {short_digest(locked.digest)}"
         paragraphs.append(paragraph(text, "good", lead="✓ ", lead_role="good"))
         if locked.reason:
             paragraphs.append(paragraph(f"Reason: {locked.reason}", "dim"))
     elif state.proposed is not None:
-        paragraphs.append(paragraph("Not locked yet.", "warn", lead="! ", lead_role="warn"))
-    proposal = next((p for p in _proposals(state) if p.name == selected), None)
-    if proposal is not None:
-        paragraphs.append(Paragraph([(f"{proposal.name}: ", "strong"), (meaning(proposal.name), "text")]))
-        paragraphs.append(Paragraph([("Because: ", "dim"), (proposal.reason, "text")]))
-    return TextValue(title="the selected criterion", paragraphs=paragraphs)
+        notes.append(("! not locked yet", "warn"))
+    return TextValue(title="the selected criterion", notes=notes, paragraphs=paragraphs)
 
 
 def meaning(name: str) -> str:
@@ -101,7 +126,7 @@ class CriteriaStage(Stage):
     def show(self, shown: Shown) -> None:
         state = shown.view.state
         table = self.query_one(TablePane)
-        table.show(criteria_table(state, self.changed))
+        table.show(criteria_table(state, self.changed, table.size.width or _REASONS_FROM))
         if table.view.cursor is None and _proposals(state):
             table.action_down()
         self.query_one(TextPane).show(criterion_text(state, table.view.cursor))

@@ -62,7 +62,8 @@ def _tripped(tripped: GuardTripped, trial: TrialState, glyphs: Glyphs) -> TextVa
     mark = glyphs.skipped if record.skipped else glyphs.withheld
     paragraphs.append(paragraph(tripped.words, "text", lead=f"{mark} ", lead_role=role))
     if tripped.retained is not None:
-        kept = f"The iteration is kept as {tripped.retained}; trip {trial.tripped:,} of this trial."
+        count = f"; it is number {trial.tripped:,} that the guard held in this trial" if trial.tripped > 1 else ""
+        kept = f"The iteration is kept as {tripped.retained}, to be run again{count}."
         paragraphs.append(paragraph(kept, "dim"))
     return TextValue(title=f"iteration {record.step:,}{_of(record)} is held", paragraphs=paragraphs)
 
@@ -102,7 +103,7 @@ def _phases_of(record: UpdateRecord, glyphs: Glyphs, *, named: bool = True) -> l
     scaled = f"×{scale_text(record.scale)}" if record.scale != 1.0 else ""
     pieces: list[Piece] = [
         _done("zero_grad", "", glyphs),
-        _done("forward", number(record.loss), glyphs, bad=bad_loss and not math.isfinite(record.loss)),
+        _done("forward", f"loss {number(record.loss)}", glyphs, bad=bad_loss and not math.isfinite(record.loss)),
         _done("check_loss", "", glyphs, bad=bad_loss),
         _done("backward", scaled, glyphs),
         _done("unscale", "" if record.scale != 1.0 else "(no scaler)", glyphs),
@@ -172,7 +173,7 @@ def _stepped_piece(phase: PhaseDone, glyphs: Glyphs, *, newest: bool) -> Piece:
 def _phase_value(phase: PhaseName, values: Mapping[str, float]) -> str:
     """The figure that tells most about a phase."""
     if phase == "forward" and "loss" in values:
-        return number(values["loss"])
+        return f"loss {number(values['loss'])}"
     if phase == "backward" and "scale" in values:
         return f"×{scale_text(values['scale'])}" if values["scale"] != 1.0 else ""
     if phase == "check_grads" and "norm" in values:

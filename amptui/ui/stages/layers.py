@@ -39,7 +39,9 @@ def layers_table(view: SessionView, facts: UpdateFacts | None) -> Table:
     elif record is not None:
         step, norms, total = record.step, record.norms, record.norm
     else:
-        return Table(columns=COLUMNS, empty="gradients show here once the trial runs")
+        running = trial is not None and trial.verdict is None
+        when = "after check_grads, which measures them" if running else "once the trial runs"
+        return Table(columns=COLUMNS, empty=f"gradients by layer show here {when}")
     fp32 = view.update(facts.name, view.baseline).layer_norms.get(step)
     rows = []
     for place, (layer, norm) in enumerate(zip(facts.layers, norms, strict=False)):

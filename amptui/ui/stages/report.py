@@ -62,7 +62,8 @@ def _standing(now: Situation) -> str:
     """Whether it goes on, and whether there is a verdict."""
     judged = any(trial.verdict is not None for trial in now.state.trials)
     if now.mode == "live" and now.connected:
-        return "goes on: a report holds what is recorded by then" + ("" if judged else "; there is no verdict yet")
+        so_far = "still open: a report holds what has happened up to the moment it is written"
+        return so_far + ("" if judged else "; there is no verdict yet")
     return "recorded" if judged else "recorded; it came to no verdict"
 
 

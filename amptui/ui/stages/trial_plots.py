@@ -59,7 +59,7 @@ def scale_plot(view: SessionView) -> PlotValue:
     last = trial.run.last if trial is not None else None
     policy = view.state.policy
     if policy is not None and policy.effective_scaler is None:
-        return PlotValue(title="scale", empty="no loss scaler: BF16 has FP32's range", last=last_step(view))
+        return PlotValue(title="scale", empty="no scaler: BF16 needs none", last=last_step(view))
     notes: list[tuple[str, Role]] = []
     if last is not None and last.growth_interval:
         left = last.growth_interval - last.growth_tracker

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from amptui.protocol import events as told
 from amptui.ui.moves import Situation
 from amptui.ui.session_view import SessionView
@@ -39,11 +41,11 @@ def test_a_whole_iteration_shows_every_phase_with_the_figure_that_tells_most() -
 def test_while_stepping_the_phases_to_come_have_no_mark() -> None:
     value = pane(phase("zero_grad"), phase("forward", loss=0.5))
     assert value.title == "iteration 3, after forward"
-    assert words(value).startswith("✓ zero_grad ✓ forward 0.5 · check_loss · backward")
+    assert words(value).startswith("✓ zero_grad ✓ forward loss 0.5 · check_loss · backward")
 
 
 def test_a_phase_with_a_value_that_is_not_finite_is_marked() -> None:
-    assert "✗ forward inf" in words(pane(phase("zero_grad"), phase("forward", loss=float("inf"))))
+    assert "✗ forward loss inf" in words(pane(phase("zero_grad"), phase("forward", loss=float("inf"))))
 
 
 def test_a_held_iteration_says_where_and_that_nothing_was_written() -> None:
@@ -66,3 +68,10 @@ def test_before_the_trial_it_says_how_to_begin() -> None:
 def test_these_events_are_told() -> None:
     events: Told = opened()
     assert events
+
+
+def test_how_many_were_held_is_told_from_the_second_on() -> None:
+    held = told.Paused(step=1, why="the guard held an update back")
+    kept = replace(trip(1), retained="kept-1")
+    assert "number" not in words(pane(iteration(0), kept, held))
+    assert "number 2 that the guard held" in words(pane(iteration(0), replace(kept, retained="kept-0"), kept, held))

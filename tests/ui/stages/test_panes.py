@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from amptui.project import Policy
 from amptui.protocol import events as told
 from amptui.protocol.codec import Floats
 from amptui.ui.histories import NORM_STEPS, RunHistory, outcome_of
 from amptui.ui.raster.line import plain
+from amptui.ui.raster.table import TableView, table_lines
 from amptui.ui.session_view import SessionView
 from amptui.ui.stages.criteria import criteria_table
 from amptui.ui.stages.layers import layers_table
@@ -131,3 +133,27 @@ def test_once_locked_the_criteria_on_the_page_are_those_in_force() -> None:
     [row] = criteria_table(view.state, None).rows
     assert row.values == ("decision_changes", "1", "you", "proposed was 0: none may change")
     assert row.role == "accent"
+
+
+def test_at_80_columns_no_cell_of_the_criteria_is_cut() -> None:
+    view = view_of(sessions.accepted())
+    lines = [plain(line) for line in table_lines(criteria_table(view.state, None, 80), TableView(), 80, 24)]
+    assert "is about" in lines[0]
+    assert not [line for line in lines if "…" in line]
+    wide = criteria_table(view.state, None, 140)
+    assert wide.columns[-1].title == "reason"
+
+
+def test_while_stepping_layers_say_after_which_phase_they_show() -> None:
+    waiting = view_of((*opened(), *baseline(), *locked(), *trial_started()))
+    table = layers_table(waiting, waiting.state.project.updates[0])  # type: ignore[union-attr]
+    assert "check_grads" in table.empty
+
+
+def test_that_there_is_no_scaler_fits_into_half_a_screen() -> None:
+    begun = trial_started()[1]
+    assert isinstance(begun, told.TrialStarted)
+    bf16 = replace(begun, policy=Policy(dtype="bfloat16"))
+    value = scale_plot(view_of((*opened(), *baseline(), *locked(), bf16)))
+    assert "no scaler" in value.empty
+    assert len(value.empty) <= 30

@@ -65,11 +65,11 @@ def test_of_a_project_that_was_opened_again_there_is_no_code_before_another_tria
 
 def test_whether_the_session_goes_on_is_said_truly() -> None:
     begun = after(*opened(), iteration(0))
-    assert "goes on" in words(Situation(begun, "report"))
+    assert "still open" in words(Situation(begun, "report"))
     assert "there is no verdict yet" in words(Situation(begun, "report"))
     assert "no verdict yet" not in words(Situation(ACCEPTED, "report"))
     assert "it came to no verdict" in words(Situation(begun, "report", mode="recorded", connected=False))
-    assert "goes on" not in words(Situation(ACCEPTED, "report", mode="recorded", connected=False))
+    assert "still open" not in words(Situation(ACCEPTED, "report", mode="recorded", connected=False))
 
 
 def test_the_written_file_stands_first() -> None:
