@@ -18,6 +18,7 @@ from amptui.inspection.numbers import NumberReader
 from amptui.inspection.opening import LimitError, Opened, open_checkpoint
 from amptui.inspection.pickle_walk import Code
 from amptui.inspection.result import Inspection, Steps, TensorFact, unread
+from amptui.inspection.roles import is_buffer
 from amptui.inspection.rules import Evidence, findings_of
 from amptui.inspection.rules.evidence import Precision, precision_of
 from amptui.inspection.rules.tensor_rules import is_deliberate
@@ -141,7 +142,7 @@ def _assembled(path: str, opened: Opened, seen: _Survey, stats: Sequence[Values 
         tensors.append(_fact(tensor, result))
     precision = precision_of(sightings, tensors)
     present = _present(sightings, tensors)
-    missing = _missing(present, precision, sightings)
+    missing = _missing(present, precision, sightings, layout)
     steps = _steps(layout, sightings)
     code = Code()
     for loaded in opened.files.values():
@@ -219,7 +220,8 @@ def _dtypes(tensors: Iterable[TensorFact]) -> dict[str, dict[str, int]]:
     counts: dict[str, Counter[str]] = {}
     for tensor in tensors:
         if tensor.role in ("parameters", "ema", "master_copies", "optimizer_state"):
-            counts.setdefault(tensor.role, Counter())[tensor.dtype] += 1
+            role = "buffers" if tensor.role == "parameters" and is_buffer(tensor.path, tensor.dtype) else tensor.role
+            counts.setdefault(role, Counter())[tensor.dtype] += 1
     return {role: dict(counter.most_common()) for role, counter in counts.items()}
 
 
@@ -240,8 +242,11 @@ def _present(sightings: Sightings, tensors: Sequence[TensorFact]) -> Mapping[str
     return {part: places for part, places in parts.items() if places}
 
 
-def _missing(present: Mapping[str, object], precision: Precision, sightings: Sightings) -> tuple[str, ...]:
-    absent = [part for part in ("model", "optimizer", "scheduler", "scaler", "rng", "data") if part not in present]
+def _missing(
+    present: Mapping[str, object], precision: Precision, sightings: Sightings, layout: Layout
+) -> tuple[str, ...]:
+    parts = ("model", "optimizer", "scheduler", "scaler", "rng", "data")
+    absent = [part for part in parts if part not in present and part not in layout.had_none]
     if "scaler" in absent and not precision.fp16 and (precision.bf16 or precision.off):
         absent.remove("scaler")
     if "rng" in present and "rng.cuda" not in present and "cuda" in sightings.devices:

@@ -89,7 +89,7 @@ class Inspection:
     complete: bool = True
     scalers: tuple[ScalerState, ...] = ()
     steps: Steps = Steps()
-    #: Tensors by role and dtype: {"parameters": {"float32": 148}, …}.
+    #: Tensors by role and dtype: {"parameters": {"float32": 148}, "buffers": …}; buffers as far as their names tell.
     dtypes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: Whether tensor values were read (small files, or asked for).
     values_read: bool = False

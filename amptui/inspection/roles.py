@@ -34,6 +34,14 @@ _MEASURED = re.compile(r"(^|_)(loss(es)?|metrics?|scores?|acc(uracy|uracies)?|hi
 _RNG_NAME = re.compile(r"(^|_)(rng|random)(_|$)|(^|_)rng_|random_states?|manual_seed")
 
 
+_BUFFER = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$|(^|\.)non_persistent_buffers\.")
+
+
+def is_buffer(path: str, dtype: str) -> bool:
+    """Whether a tensor of the model is surely a buffer: by the names that torch gives, or a dtype without gradients."""
+    return dtype in ("int64", "bool") or _BUFFER.search(path) is not None
+
+
 def role_of_file(file: str) -> str:
     """The role of all that a file holds, by the file's name; "" where that tells none."""
     name = file.lower()

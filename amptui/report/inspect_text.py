@@ -55,6 +55,8 @@ def _page(inspection: Inspection, width: int, ascii_only: bool) -> Iterator[str]
 
 def format_words(inspection: Inspection) -> str:
     """What it is: `PyTorch Lightning 2.6.2 · zip, 5.6 kB · complete`."""
+    if any(finding.facts.get("code") == "unreadable" for finding in inspection.findings) and not inspection.readable:
+        return "nothing was read"
     state = "complete" if inspection.complete else "incomplete" if inspection.readable else "not readable"
     files = f" in {len(inspection.files)} files" if len(inspection.files) > 1 else ""
     container = f"{inspection.container}, " if inspection.container else ""

@@ -125,4 +125,6 @@ def test_ascii(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    assert "✗ No such file or directory" in page(tmp_path / "nothing.pt")
+    text = page(tmp_path / "nothing.pt")
+    assert "✗ No such file or directory" in text
+    assert "not a checkpoint" not in text, "nobody knows what it would have been"

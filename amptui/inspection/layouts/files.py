@@ -200,6 +200,17 @@ def _ignite(top: Top) -> Layout | None:
     return None
 
 
+def _amptui(top: Top) -> Layout | None:
+    """amptui/engine/checkpoint_content.py `content_of`: FP32 before the first update of a trial, whole"""
+    versions = inner(top, "amptui")
+    if "format" not in versions or not {"model", "optimizers", "schedulers", "rng", "position"} <= top.keys():
+        return None
+    none = {"scaler", "data", *(["scheduler"] if not inner(top, "schedulers") else [])}
+    none |= {"optimizer"} if not inner(top, "optimizers") else set()
+    title = titled("FP32 checkpoint of amptui", text(versions, "amptui"))
+    return Layout(name="amptui", title=title, had_none=frozenset(none))
+
+
 def _weights_alone(top: Top) -> Layout | None:
     tensors = sum(isinstance(value, Tensor) for value in top.values())
     if tensors and tensors == sum(key != "__metadata__" for key in top):
@@ -208,6 +219,7 @@ def _weights_alone(top: Top) -> Layout | None:
 
 
 _RECOGNISERS: tuple[Callable[[Top], Layout | None], ...] = (
+    _amptui,
     _lightning,
     _mmengine,
     _detectron2,

@@ -27,6 +27,8 @@ class Layout:
     loop_is_exact: bool = False
     #: Parts that this framework does not save, each with a sentence.
     never: Mapping[str, str] = field(default_factory=dict)
+    #: Parts that the run did not have, as the file itself tells: nothing is missing without them.
+    had_none: frozenset[str] = frozenset()
     #: Whether it saves half-precision optimizer state or EMA on purpose.
     halves_on_save: bool = False
 
