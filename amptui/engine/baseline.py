@@ -46,6 +46,8 @@ class Baseline:
     evidence: BaselineEvidence
     reasons: tuple[str, ...] = ()
     losses: dict[str, list[float]] = field(default_factory=dict)
+    #: By update, of each of its applied iterations: step and gradient norm by layer.
+    norms: dict[str, dict[int, tuple[float, ...]]] = field(default_factory=dict)
 
 
 def run_baseline(bench: Bench) -> Baseline:
@@ -92,6 +94,7 @@ def run_baseline(bench: Bench) -> Baseline:
         evidence=evidence,
         reasons=_reasons(cases, final_cases, evidence, randomness),
         losses={name: [r.loss for r in records] for name, records in stretch.course.records.items()},
+        norms=stretch.course.norms(),
     )
     bench.emit(
         BaselineDone(

@@ -93,6 +93,10 @@ class Course:
                 found[name] = step
         return found
 
+    def norms(self) -> dict[str, dict[int, tuple[float, ...]]]:
+        """By update and step, the gradient norms by layer of what was applied (-1 for a layer without gradient)."""
+        return {name: {r.step: tuple(r.norms) for r in records if r.applied} for name, records in self.records.items()}
+
     def late_loss(self) -> dict[str, float]:
         """By update, the mean loss of the last quarter of its iterations (NaN where one of them is)."""
         return {name: _mean_of_last_quarter([r.loss for r in records]) for name, records in self.records.items()}

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from amptui.engine.baseline import Baseline
@@ -14,6 +15,7 @@ from amptui.engine.diagnosis.locator import Locator
 from amptui.engine.first_iteration import FirstIteration
 from amptui.engine.iteration import GuardedRun
 from amptui.engine.live import LiveUpdate
+from amptui.engine.silent import silenced
 from amptui.findings.criteria import limits_for
 from amptui.project import Criteria
 from amptui.protocol.events import Remarked
@@ -54,6 +56,22 @@ class OddNumbers:
             return again is not None and again.measured <= again.limit
 
         self.locator.gradient(run, update, scale=self.first.trial.scales.get(update.name, run.scale), holds=holds)
+
+    def look_for_zeros(self, run: GuardedRun, name: str, step: int) -> None:
+        """Where do gradients of the first update to be applied become zero, if FP32 has some there?"""
+        if run.applied[name]:
+            return
+        update = self.bench.live.update(name)
+        norms = self.baseline.norms.get(update.name, {}).get(step)
+        layers = zip(update.facts.layers, update.parameters, strict=True)
+        gradients = {name: parameter.grad for name, parameter in layers if parameter.grad is not None}
+        if norms is None or not gradients:
+            return
+        moving: list[bool] = torch.stack([gradient.any() for gradient in gradients.values()]).tolist()
+        zero = {name for name, moves in zip(gradients, moving, strict=True) if not moves}
+        names = silenced(update.facts.layers, zero, norms)
+        if names:
+            self.locator.zeros(run, update, step, names)
 
     def _look_at_loss(self, run: GuardedRun, update: LiveUpdate, step: int, loss: float) -> None:
         losses = self.baseline.losses.get(update.name, [])

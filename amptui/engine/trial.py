@@ -25,11 +25,13 @@ from amptui.engine.iteration import Choice, GuardedRun, Phase
 from amptui.engine.odd_numbers import OddNumbers
 from amptui.engine.precision import policy_autocast
 from amptui.engine.regions import fp32_regions
+from amptui.engine.silent import silent_layers
 from amptui.engine.trips import Trips
 from amptui.findings.evidence import (
     CaseEvidence,
     CodeFailure,
     FinalCaseEvidence,
+    SilentLayers,
     TrialEvidence,
 )
 from amptui.findings.steadiness import baseline_broken
@@ -150,7 +152,9 @@ class Trial:
                 self.locator.deviation(evaluated, decision_alone=False)
             elif compared.decision_stands is False and not allowed:
                 self.locator.deviation(evaluated, decision_alone=True)
-        self.locator.randomness([e for e in self.baseline.cases if self.baseline.randomness[e.case.id]])
+        known = self.baseline
+        random = [e for e in known.cases if known.randomness[e.case.id] or e.case.id in known.random_decisions]
+        self.locator.randomness(random)
         return evidence
 
     def _holds(self, evaluated: Evaluated) -> bool:
@@ -201,6 +205,7 @@ class Trial:
                 self.numbers.look(run, phase.trip.update, phase.step, phase.trip.loss)
         elif phase.name == "check_grads" and phase.update is not None and not phase.note:
             self.numbers.look(run, phase.update, phase.step, phase.values["loss"])
+            self.numbers.look_for_zeros(run, phase.update, phase.step)
         self.bench.between()
         return self.walk.after_phase(phase, run)
 
@@ -247,6 +252,14 @@ class Trial:
             trial_nonfinite=nonfinite_outputs(trial),
         )
 
+    def _silent(self) -> tuple[SilentLayers, ...]:
+        norms = self.course.norms()
+        found = (
+            silent_layers(u.name, u.facts.layers, norms.get(u.name, {}), self.baseline.norms.get(u.name, {}))
+            for u in self.bench.live.updates
+        )
+        return tuple(silent for silent in found if silent is not None)
+
     def _evidence(
         self,
         cases: tuple[CaseEvidence, ...],
@@ -272,6 +285,8 @@ class Trial:
             late_loss=self.course.late_loss(),
             interventions=self.walk.interventions,
             located=tuple(self.locator.found),
+            details=tuple(self.locator.details),
+            silent=self._silent(),
         )
 
     def _note_failure(self, failure: UserCodeError) -> None:

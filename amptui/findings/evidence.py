@@ -108,6 +108,19 @@ class TripEvidence:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SilentLayers:
+    """Layers of one update whose gradient was zero in every applied iteration of the trial and in none of FP32's.
+
+    `of` is the number of the update's layers, `norm` the largest norm that one of these had in FP32.
+    """
+
+    update: str
+    layers: tuple[str, ...]
+    of: int
+    norm: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class CodeFailure:
     """User code raised. `under` is "policy" or "fp32"; `where` is the user's innermost `file:line`."""
 
@@ -159,5 +172,8 @@ class TrialEvidence:
     quality_better: str
     late_loss: Mapping[str, float]
     interventions: int = 0
+    silent: tuple[SilentLayers, ...] = ()
     #: Findings that the engine made itself (origins, regions, errors located by tracing).
     located: tuple[Finding, ...] = ()
+    #: The same, told only in the place of a general finding: alone they say nothing.
+    details: tuple[Finding, ...] = ()

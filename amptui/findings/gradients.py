@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from amptui.findings.evidence import TensorDifference, TrialEvidence
+from amptui.findings.evidence import SilentLayers, TensorDifference, TrialEvidence
 from amptui.findings.finding import Finding
-from amptui.findings.judgement import UpdateCounts
+from amptui.findings.judgement import ScaleCourse, UpdateCounts
 from amptui.findings.settling import counts_of, settles
 from amptui.findings.words import counted, listed, number, scale_text
 
@@ -43,12 +43,6 @@ def _never_moved(counts: UpdateCounts) -> Finding:
 
 
 def _underflow(evidence: TrialEvidence, counts: UpdateCounts, zero: int, fp32_zero: int) -> Finding:
-    course = evidence.scaler
-    scale = f"the scale ended at {scale_text(course.final)}" if course is not None else "no loss scale is in use"
-    if course is not None and course.final < LOW_SCALE:
-        mend = "Start from a higher scale, such as Scaler(init_scale=65536.0), and leave growth_interval at 2000."
-    else:
-        mend = "Run the modules with the smallest gradients in FP32, or use BF16."
     return Finding(
         kind="underflow",
         severity="fault" if 2 * (zero - fp32_zero) >= counts.applied else "notice",
@@ -58,10 +52,52 @@ def _underflow(evidence: TrialEvidence, counts: UpdateCounts, zero: int, fp32_ze
         fp32_ok=True,
         evidence=(
             f"{zero:,} of {counted(counts.applied, 'update')} had an all-zero gradient, in FP32 {fp32_zero:,}",
-            scale,
+            _scale_at_the_end(evidence.scaler),
         ),
-        advice=f"Gradients are rounded to zero; nothing but weight decay moves the weights. {mend}",
+        advice=f"Gradients are rounded to zero; nothing but weight decay moves the weights. {_lift(evidence)}",
         facts={"zero": zero, "zero_in_fp32": fp32_zero},
+    )
+
+
+def _scale_at_the_end(course: ScaleCourse | None) -> str:
+    return f"the scale ended at {scale_text(course.final)}" if course is not None else "no loss scale is in use"
+
+
+def _lift(evidence: TrialEvidence) -> str:
+    """What brings the gradients back into reach."""
+    if evidence.policy.dtype == "bfloat16":  # it reaches as far down as float32: digits are missing, not range
+        return "Run the modules with the smallest gradients in FP32."
+    if evidence.scaler is None:
+        return "Use a loss scale: Policy(scaler=Scaler()), which starts at 65536."
+    if _is_low(evidence.scaler):
+        return "Start from a higher scale, such as Scaler(init_scale=65536.0), and leave growth_interval at 2000."
+    return "Run the modules with the smallest gradients in FP32, or use BF16."
+
+
+def _is_low(course: ScaleCourse | None) -> bool:
+    return course is None or course.final < LOW_SCALE
+
+
+def silent_layers(evidence: TrialEvidence, silent: SilentLayers) -> Finding:
+    """Part of an update that does not move: a fault where a low scale, or none, or much of the update says so."""
+    course = evidence.scaler
+    counts = counts_of(silent.update, evidence.counts)
+    return Finding(
+        kind="underflow",
+        severity="fault" if _is_low(course) or 2 * len(silent.layers) >= silent.of else "notice",
+        stage="gradient",
+        step=counts.first_applied if counts is not None else None,
+        update=silent.update,
+        module=silent.layers[0].rpartition(".")[0],
+        fp32_ok=True,
+        evidence=(
+            f"the gradient of {listed(silent.layers)} is zero in every applied update",
+            f"that is {len(silent.layers):,} of {counted(silent.of, 'tensor')}",
+            f"in FP32 its norm reaches {number(silent.norm)}",
+            _scale_at_the_end(course),
+        ),
+        advice=f"These gradients are rounded to zero: the layers stay as they are. {_lift(evidence)}",
+        facts={"layers": list(silent.layers)},
     )
 
 

@@ -23,11 +23,25 @@ _NUMERIC = ("overflow", "underflow", "rounding")
 _FP32_TOO = ("not_precision", "randomness")
 
 
-def with_located(general: Iterable[Finding], located: Sequence[Finding]) -> tuple[Finding, ...]:
-    """`general` with each finding replaced by the located ones of the same failure; the other located ones follow."""
+def with_located(
+    general: Iterable[Finding], located: Sequence[Finding], details: Sequence[Finding] = ()
+) -> tuple[Finding, ...]:
+    """`general` with each finding replaced by the located ones of the same failure; the other located ones follow.
+
+    `details` are located too, and left out where they replace nothing.
+    """
     found: list[Finding] = []
     used: set[int] = set()
+    told: dict[int, int] = {}
     for finding in general:
+        detail = next((i for i, d in enumerate(details) if _same_failure(d, finding) and d.kind == finding.kind), None)
+        if detail is not None and detail in told:  # two sides of one failure
+            found[told[detail]] = _together(found[told[detail]], finding)
+            continue
+        if detail is not None:
+            told[detail] = len(found)
+            found.append(_merged(details[detail], finding))
+            continue
         closer = [i for i, one in enumerate(located) if _same_failure(one, finding)]
         fresh = [i for i in closer if i not in used]
         found.extend(_merged(located[i], finding) for i in fresh)
@@ -38,6 +52,17 @@ def with_located(general: Iterable[Finding], located: Sequence[Finding]) -> tupl
     # Whoever traced a failure replayed it in FP32; where it did not say, nothing speaks against FP32.
     found.extend(one if one.fp32_ok is not None else replace(one, fp32_ok=one.kind not in _FP32_TOO) for one in rest)
     return tuple(found)
+
+
+def _together(told: Finding, finding: Finding) -> Finding:
+    """A finding with what another one of the same failure adds; the later one knows better what to do."""
+    return replace(
+        told,
+        severity="fault" if "fault" in (told.severity, finding.severity) else "notice",
+        evidence=(*told.evidence, *(fact for fact in finding.evidence if fact not in told.evidence)),
+        advice=finding.advice,
+        facts={**told.facts, **finding.facts},
+    )
 
 
 def _same_failure(located: Finding, general: Finding) -> bool:

@@ -30,7 +30,7 @@ def skips_to(fitting: float, scale: float, backoff: float) -> int:
     """How many back-offs lead from `scale` to `fitting` or below."""
     if not (0.0 < fitting < scale < math.inf and 0.0 < backoff < 1.0):
         return 0
-    return math.ceil(round(math.log(scale / fitting) / -math.log(backoff), 6))
+    return math.ceil(round((math.log(scale) - math.log(fitting)) / -math.log(backoff), 6))
 
 
 def counts_of(name: str, counts: Sequence[UpdateCounts]) -> UpdateCounts | None:

@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from amptui.findings.diagnosis import diagnose
+from amptui.findings.evidence import SilentLayers
 from amptui.findings.judgement import ScaleCourse
+from amptui.project import Policy
 from tests.findings.trials import NAN, baseline, counts, difference, trial, trip
 
 
@@ -36,7 +38,7 @@ def test_zero_gradients_start_at_the_first_applied_update():
     assert ("fault", "underflow", "gradient", 12, True) in found(evidence)
 
 
-@pytest.mark.parametrize(("course", "mend"), [(LOW, "higher scale"), (None, "BF16")])
+@pytest.mark.parametrize(("course", "mend"), [(LOW, "higher scale"), (None, "Use a loss scale")])
 def test_underflow_is_mended_by_a_higher_scale_where_it_is_low(course, mend):
     [finding] = diagnose(trial(counts=(counts(changed=0),), scaler=course))
     assert mend in finding.advice
@@ -87,6 +89,28 @@ def test_numbers_of_iteration_0_beyond_their_limit(compared, expected):
 def test_what_is_off_in_iteration_0_has_the_place_that_it_was_seen_at():
     told = diagnose(trial(first_iteration=(loss(0.3), gradient(0.9))))
     assert [(f.stage, f.module) for f in told] == [("loss", "loss"), ("gradient", "fc")]
+
+
+@pytest.mark.parametrize(
+    ("layers", "scale", "severity"),
+    [
+        (("stem.weight",), 2.0**16, "notice"),
+        (("stem.weight",), 1.0, "fault"),
+        (("stem.weight", "stem.bias", "mid.weight"), 2.0**16, "fault"),
+    ],
+)
+def test_layers_that_never_move_are_a_fault_at_a_low_scale_or_where_they_are_many(layers, scale, severity):
+    silent = SilentLayers(update="main", layers=layers, of=6, norm=1e-7)
+    course = ScaleCourse(initial=scale, final=scale, lowest=scale)
+    [told] = diagnose(trial(silent=(silent,), scaler=course))
+    assert (told.severity, told.kind, told.stage, told.module) == (severity, "underflow", "gradient", "stem")
+    assert ("init_scale" in told.advice) is (scale == 1.0)
+
+
+def test_in_bfloat16_no_scale_lifts_a_gradient():
+    silent = SilentLayers(update="main", layers=("stem.weight",), of=6, norm=1e-7)
+    [told] = diagnose(trial(silent=(silent,), scaler=None, policy=Policy(dtype="bfloat16")))
+    assert "scale" not in told.advice
 
 
 def test_a_trip_at_step_0_explains_its_numbers_already():

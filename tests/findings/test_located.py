@@ -6,7 +6,18 @@ import pytest
 
 from amptui.findings.diagnosis import diagnose
 from amptui.findings.finding import Finding
-from tests.findings.trials import NAN, baseline, case, cases_only, nonfinite_difference, settled, trial, trip
+from tests.findings.trials import (
+    NAN,
+    baseline,
+    case,
+    cases_only,
+    counts,
+    difference,
+    nonfinite_difference,
+    settled,
+    trial,
+    trip,
+)
 
 
 def located(**changes):
@@ -58,6 +69,30 @@ def test_why_fp32_alone_failed_takes_the_place_of_that_it_did(step, told):
     findings = diagnose(trial(baseline=broken, located=(why,)))
     assert len(findings) == told
     assert (findings[0].kind, findings[0].module, findings[0].fp32_ok) == ("autocast_state", "blocks.1.attn", False)
+
+
+ZERO = (counts(applied=20, changed=0),)
+ROUNDED = located(
+    kind="underflow", stage="gradient", step=0, module="fc", op="to", evidence=("the gradient is zero",), advice=""
+)
+
+
+def test_a_detail_gives_a_general_finding_its_place_and_leaves_it_the_advice():
+    [found] = diagnose(trial(counts=ZERO, details=(ROUNDED,)))
+    assert (found.kind, found.module, found.op, found.severity) == ("underflow", "fc", "to", "fault")
+    assert found.evidence[0] == "the gradient is zero"
+    assert "Start from a higher scale" in found.advice or "smallest gradients" in found.advice
+
+
+def test_a_detail_without_a_general_finding_says_nothing():
+    assert diagnose(trial(details=(ROUNDED,))) == ()
+
+
+def test_two_general_findings_with_one_detail_are_told_once():
+    gone = difference(1.0, name="gradient fc.weight", limit=0.05, trial=0.0, baseline=0.3, update="main")
+    [found] = diagnose(trial(counts=ZERO, first_iteration=(gone,), details=(ROUNDED,)))
+    assert any("iteration 0" in fact for fact in found.evidence)
+    assert any("had an all-zero gradient" in fact for fact in found.evidence)
 
 
 def test_what_fp32_shows_as_well_stays_no_matter_of_precision():

@@ -34,6 +34,7 @@ def test_only_a_gradient_that_a_lower_scale_mends_is_settling(changes, expected)
         (65536.0, 65536.0, 0.5, 0),
         (2.0**-24, 65536.0, 0.5, 40),
         (0.0, 65536.0, 0.5, 0),
+        (2.0**-600, 2.0**600, 0.5, 1200),
         (NAN, 65536.0, 0.5, 0),
     ],
 )

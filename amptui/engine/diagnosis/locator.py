@@ -17,7 +17,7 @@ from amptui.engine.diagnosis.mending import Mend, mend_of, with_regions
 from amptui.engine.diagnosis.observed import observed_case, observed_window
 from amptui.engine.diagnosis.raising import findings_of_failure
 from amptui.engine.diagnosis.randomness import first_random_op
-from amptui.engine.diagnosis.replaying import faithfulness, origins_of_window, trace_case, traced_window
+from amptui.engine.diagnosis.replaying import Window, faithfulness, origins_of_window, trace_case, traced_window
 from amptui.engine.diagnosis.setting import HALF as HALF_NAMES
 from amptui.engine.diagnosis.setting import Setting, place_of
 from amptui.engine.diagnosis.translating import finding_of_stale_cast, findings_of_origins
@@ -74,6 +74,8 @@ class Locator:
     found: list[Finding] = field(default_factory=list)
     #: Infinities that a healthy FP32 run has too: masks and sentinels, by place.
     accepted: frozenset[Site] = frozenset()
+    #: What is told only beside a general finding of the same failure.
+    details: list[Finding] = field(default_factory=list)
     traced_cases: int = 0
     traced_deviations: int = 0
     #: By update: how often its loss was looked at, and how far off (in tolerances) it was at most.
@@ -112,6 +114,23 @@ class Locator:
             replayed=f"true FP32 fails here on the trial's weights, {self.policy.dtype} does not",
         )
         self.found += [replace(finding, facts={**finding.facts, "baseline_step": step}) for finding in found]
+
+    @_never_fatal
+    def zeros(self, run: GuardedRun, update: LiveUpdate, step: int, names: Sequence[str]) -> None:
+        """The op that rounds the gradients of these layers to zero."""
+        with traced_window(run, update, step, failing=False) as traced:
+            window = traced.value
+            if not isinstance(window, Window):
+                return
+            origins = traced.vanished({name: window.gradients[name] for name in names})
+        found = findings_of_origins(
+            origins,
+            Setting(dtype=self.policy.dtype, fp32_ok=True),
+            step=step,
+            update=update.name,
+            replayed="seen in a replay of every operation",
+        )
+        self.details += [replace(finding, advice="") for finding in found[:1]]  # what lifts it is the scale's matter
 
     def _mend_window(self, run: GuardedRun, update: LiveUpdate, step: int, origins: Sequence[Origin]) -> Mend:
         def again(regions: tuple[str, ...]) -> Sequence[Origin]:
@@ -276,22 +295,24 @@ class Locator:
         for evaluated in cases[:1]:
             drawn = first_random_op(self.bench.live, evaluated.case, self.bench.rng)
             if drawn is not None:
-                self.found.append(
-                    Finding(
-                        kind="randomness",
-                        severity="fault",
-                        stage="output",
-                        step=evaluated.index,
-                        case=evaluated.case.id,
-                        module=drawn.module,
-                        op=drawn.op,
-                        line=drawn.line,
-                        fp32_ok=False,
-                        evidence=(f"{drawn.op} draws random numbers while the model is in eval mode",),
-                        advice="Let it respect eval mode (nn.Dropout does; F.dropout needs training=self.training), or "
-                        "draw from a generator that is seeded per case.",
-                    )
+                in_decide = drawn.module == "decide"
+                finding = Finding(
+                    kind="randomness",
+                    severity="fault",
+                    stage="decision" if in_decide else "output",
+                    step=evaluated.index,
+                    case=evaluated.case.id,
+                    module=drawn.module,
+                    op=drawn.op,
+                    line=drawn.line,
+                    fp32_ok=False,
+                    evidence=(f"{drawn.op} draws random numbers while the model is in eval mode",),
+                    advice="Take the best candidate instead of a drawn one, or draw from a generator seeded per case."
+                    if in_decide
+                    else "Let it respect eval mode (nn.Dropout does; F.dropout needs training=self.training), or "
+                    "draw from a generator that is seeded per case.",
                 )
+                self.details.append(finding)
 
     def _learn(
         self, run: GuardedRun, update: LiveUpdate, step: int, *, fp32_finite: bool

@@ -29,7 +29,10 @@ class RandomOp:
 
 
 def first_random_op(live: LiveProject, case: Case, state: rng.RngState) -> RandomOp | None:
-    """The first op of `case` in FP32 that draws from torch's generator of the run's device; None if none does."""
+    """The first op of `case`, its decision included, that draws from torch's generator of the device in FP32.
+
+    None if none does.
+    """
     paths = ModulePaths(live.modules)
     stack, calls = ModuleStack(paths), TorchCalls(live.device.type)
     recording = Recording(stack=stack, known=KnownTensors(paths), outside="outputs", device=live.device.type)
@@ -37,7 +40,10 @@ def first_random_op(live: LiveProject, case: Case, state: rng.RngState) -> Rando
     rng.restore(state)
     try:
         with true_fp32(), eval_mode(live.modules), torch.no_grad(), stack, calls, watch:
-            call_outputs(live, copied(case.inputs, None))
+            raw = call_outputs(live, copied(case.inputs, None))
+            if live.project.decide is not None:
+                recording.outside = "decide"
+                live.project.decide(raw)
     except (Exception, SystemExit):  # code that cannot run under a dispatch mode: nothing is claimed
         return None
     place = watch.place

@@ -347,6 +347,16 @@ def dropout_that_ignores_eval() -> Project:
     return evaluated(Net(lambda h: F.dropout(h, 0.5)), cases(a=1.0, b=1.0))
 
 
+@fault(kind="randomness", stage="decision", module="decide", op="multinomial", step=0, case="a", fp32_ok=False,
+       verdict="inconclusive", here=True)  # fmt: skip
+def decision_that_is_drawn() -> Project:
+    def decide(out: Tensor) -> list[int]:
+        drawn: list[int] = torch.multinomial(out.float().softmax(-1), 1)[:, 0].tolist()  # here
+        return drawn
+
+    return evaluated(Net(lambda h: h), cases(a=1.0), decide=decide)
+
+
 @fault(kind="randomness", stage="output", module="block", case="a", step=0, fp32_ok=False, verdict="inconclusive")
 def latent_that_is_sampled_in_eval() -> Project:
     return evaluated(Net(lambda h: h + 0.3 * torch.randn_like(h)), cases(a=1.0))

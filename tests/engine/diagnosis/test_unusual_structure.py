@@ -228,6 +228,30 @@ def half_by_hand_that_autocast_takes_back() -> Project:
     return trained(Net(scores), batches(b2=500.0), dtype="bfloat16")
 
 
+# Gradients that are rounded to zero
+
+
+@fault(kind="underflow", stage="gradient", module="block.1", step=0)
+def first_layers_that_never_move() -> Project:
+    """The last layers train, what lies before the narrow one does not."""
+    torch.manual_seed(8)
+    narrow = nn.Linear(8, 8)
+    with torch.no_grad():
+        narrow.weight.mul_(3e-5)
+    block = nn.Sequential(nn.Linear(8, 8), narrow, nn.Tanh())
+    scaler = Scaler(init_scale=1.0, growth_interval=10**6)
+    return trained(Net(block), batches(), loss=lambda m, b: 1e-2 * classify(m, b), scaler=scaler, lr=1e-6)
+
+
+@fault(kind="underflow", stage="gradient", module="loss", op="to", step=0, here=True)
+def loss_that_is_too_small_for_its_scale() -> Project:
+    def faint(model: nn.Module, batch: Batch) -> Tensor:
+        logits = model(batch["x"]).float()  # here
+        return 1e-9 * F.cross_entropy(logits, batch["y"])
+
+    return trained(Net(lambda h: h), batches(), loss=faint, scaler=None)
+
+
 # A check of the project's own stops the run
 
 
