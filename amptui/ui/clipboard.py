@@ -42,6 +42,13 @@ class Copied:
             parts.append(f"saved to {_home_short(self.path)}")
         return " · ".join([*parts, *self.problems])
 
+    @property
+    def line(self) -> str:
+        """For one line, of which the end may be cut: the file first, as nothing else says where it is."""
+        places = [*([_home_short(self.path)] if self.path else []), *self.ways]
+        said = [f"copied to {', '.join(places)}"] if places else []
+        return " · ".join([*said, *([] if self.ways else ["no clipboard took it"]), *self.problems])
+
 
 async def copy(
     text: str,

@@ -125,3 +125,9 @@ def test_the_file_belongs_to_its_owner_alone_and_replaces_the_last_one(tmp_path:
     assert path.read_text() == "two\n"
     assert path.stat().st_mode & 0o077 == 0
     assert [entry.name for entry in tmp_path.iterdir()] == [FILE_NAME]
+
+
+def test_in_one_line_the_file_comes_before_what_may_be_cut() -> None:
+    copied = Copied(("tmux and your terminal's clipboard",), Path("/here/copied.txt"))
+    assert copied.line == "copied to /here/copied.txt, tmux and your terminal's clipboard"
+    assert Copied((), None, ("not saved: full",)).line == "no clipboard took it · not saved: full"

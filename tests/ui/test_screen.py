@@ -503,3 +503,12 @@ def test_at_80_by_24_the_selected_criterion_is_told_whole_also_once_it_is_locked
             await pressed(pilot, "j")
 
     on_screen(LOCKED, script)
+
+
+def test_on_the_smallest_screen_no_answer_is_cut() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "q")
+        await seen(app, pilot, "leave amptui?")
+        assert "amptui attach comes back to it" in " ".join(screen_text(app).split())
+
+    on_screen(LOADED, script, size=(60, 16))

@@ -15,7 +15,7 @@ from textual.widgets.input import Selection
 from amptui.ui.dialogs.question import Option, Question
 from amptui.ui.keys import shown
 from amptui.ui.raster.heading import heading
-from amptui.ui.raster.line import Line, Span, clipped
+from amptui.ui.raster.line import Line
 from amptui.ui.raster.prose import Paragraph, prose
 from amptui.ui.theme import Look
 from amptui.ui.widgets.lines import LineWidget
@@ -46,11 +46,11 @@ class _Asked(LineWidget):
         top = heading(question.title, width, right="esc leaves this", focused=True, glyphs=glyphs)
         words: list[Paragraph | None] = list(question.paragraphs)
         options = [
-            _option(option, width, self.look, enter=question.enter and number == 0)
-            for number, option in enumerate(question.options)
+            _option(option, self.look, enter=question.enter and option is question.options[0])
+            for option in question.options
         ]
         problem = [Paragraph([(self.problem, "bad")], lead=f"{glyphs.fail} ", lead_role="bad")] if self.problem else []
-        return (top, *prose([*words, *problem], width, glyphs=glyphs), *options)
+        return (top, *prose([*words, *problem, *options], width, glyphs=glyphs))
 
     def take(self, event: events.Key) -> None:
         if event.key in ("escape", "q"):
@@ -90,12 +90,9 @@ class _Entry(Input):
             self.replace(text, *self.selection)
 
 
-def _option(option: Option, width: int, look: Look, *, enter: bool) -> Line:
+def _option(option: Option, look: Look, *, enter: bool) -> Paragraph:
     key = shown(option.key, look.glyphs)
-    if enter:
-        key = f"{key}, enter"
-        return clipped([Span(f"  {key} ", "key"), Span(option.label, "text")], width, look.glyphs)
-    return clipped([Span(f"  {key:<5} ", "key"), Span(option.label, "text")], width, look.glyphs)
+    return Paragraph([(option.label, "text")], f"  {f'{key}, enter' if enter else f'{key:<5}'} ", "key")
 
 
 class Dialog(Vertical):

@@ -64,7 +64,7 @@ def mend(modules: Sequence[str]) -> Question:
         title="leave this trial, and run it with modules in FP32?",
         paragraphs=[
             sentence(f"In FP32: {named}."),
-            sentence("The trial that is held ends without a verdict; another one runs to its verdict.", "dim"),
+            sentence("The trial that is held ends here; another one runs to its verdict.", "dim"),
         ],
         options=[Option("m", "leave it, and run the other one", "yes")],
     )

@@ -301,7 +301,7 @@ class InspectApp(Noticing, InOrder):
             from amptui.session.paths import sessions_home  # noqa: PLC0415 - the first paint does without
 
             copied = await clipboard.copy(text, self.start.copies or sessions_home(), write=self._driver.write)
-            self.notify(copied.sentence, markup=False)
+            self.notify(copied.line, markup=False)
 
     def action_help(self) -> None:
         now = self._now

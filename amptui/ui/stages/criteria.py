@@ -80,6 +80,8 @@ def _about(name: str) -> str:
         return _ABOUT[name]
     if name.startswith("outputs.gradient."):
         return "a layer's gradient norm" if name.endswith("atol") else "nothing: atol is a share"
+    if name == "outputs.loss.atol":
+        return "the loss itself"
     return "FP32's value" if name.endswith("rtol") else "the output's own unit"
 
 
