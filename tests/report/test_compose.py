@@ -104,6 +104,7 @@ def test_a_finding_has_place_evidence_and_mend() -> None:
         "**What to do:** Run blocks.3.norm in FP32.",
         "### ! decision: notice, case tie-4",
         "What mends it: run in FP32 `blocks.3.norm`.",
+        "Write it in the project: policy=Policy(fp32_regions=['head.norm', 'blocks.3.norm']), or in amptui.yaml",
     ):
         assert said in text
 

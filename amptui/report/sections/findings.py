@@ -8,6 +8,7 @@ from amptui.findings.finding import Finding
 from amptui.report.document import Block, Bullets, Code, Facts, Mark, Paragraph, Part, Section, Strong, Words
 from amptui.report.figures import name, place, words
 from amptui.report.recorded import Recorded
+from amptui.report.told_next import where_regions_go
 
 
 def findings_section(recorded: Recorded) -> Section | None:
@@ -19,7 +20,9 @@ def findings_section(recorded: Recorded) -> Section | None:
     if not blocks:
         blocks.append(Paragraph((Mark("ok"), "Nothing was found.")))
     if reached is not None and reached.verdict != "accept" and reached.fp32_regions:
-        blocks.append(Paragraph(("What mends it: run in FP32 ", *_codes(reached.fp32_regions), ".")))
+        policy = recorded.trial.started.policy if recorded.trial is not None else None
+        where = words(where_regions_go(reached.fp32_regions, policy))
+        blocks.append(Paragraph(("What mends it: run in FP32 ", *_codes(reached.fp32_regions), f". Write it {where}")))
     return Section("findings", "Findings", blocks)
 
 
