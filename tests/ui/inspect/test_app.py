@@ -257,7 +257,7 @@ def test_copies_are_the_finding_the_entry_the_page(poisoned: Inspection, tmp_pat
 
     async def script(app: InspectApp, pilot: Pilot[int]) -> None:
         await pilot.press("y")
-        await seen(app, pilot, "saved to")
+        await seen(app, pilot, "✓ copied to")
         assert copied.read_text().startswith("the model's weights or buffers: 2 values in 2 tensors are not finite\n")
         await pilot.press("tab", "y")
         await pilot.pause(0.1)
