@@ -102,7 +102,7 @@ class EngineRoom:
         self.start()
 
     def _catch_up(self, after: int) -> None:
-        """Tells what the engine recorded in its last moments, when it was not listened to any more: its verdict, say."""
+        """Tells what the engine recorded in its last moments, when nobody listened any more: its verdict, say."""
         from amptui.session.history import history  # noqa: PLC0415
         from amptui.session.store import Store  # noqa: PLC0415
 
