@@ -67,7 +67,11 @@ def name(value: object) -> str:
 
 def place(where: str | None) -> str:
     """`file:line` of the user's code, relative where it lies under the folder that one stands in; "" for None."""
-    return name((where or "").removeprefix(os.getcwd().rstrip(os.sep) + os.sep))  # noqa: PTH109 - a text is cut, not a path
+    try:
+        here = os.getcwd()  # noqa: PTH109 - a text is cut, not a path
+    except OSError:  # it was removed meanwhile
+        return name(where or "")
+    return name((where or "").removeprefix(here.rstrip(os.sep) + os.sep))
 
 
 def from_here(text: str) -> str:

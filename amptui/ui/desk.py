@@ -80,8 +80,8 @@ class Desk:
             self.app.exit(2)
             return
         if start.how != "run":
-            await self.app.main.go(self.state.stage or "project")
             self._followed = self.state.stage
+            await self.app.main.go(self.state.stage or "project")
         self.repaint()
 
     # From events to the screen.

@@ -59,7 +59,11 @@ def edit_source(desk: Desk) -> None:
     if where is None:
         app.notify("There is no source line to open yet.", severity="warning", markup=False)
         return
-    command = editor_command(where)
+    try:
+        command = editor_command(where)
+    except ValueError as error:  # a quote that is not closed
+        app.notify(f"$VISUAL or $EDITOR cannot be read ({error}): set EDITOR", severity="error", markup=False)
+        return
     try:
         with app.suspend():
             subprocess.run(command, check=False)  # noqa: S603 - the user's own editor

@@ -96,7 +96,9 @@ def _at_rest(now: Situation) -> Guidance:
         return beyond.at_report(now)
     due = next_stage(state)
     if now.page == "measure" and state.verdict is not None and due in (None, "trial"):
-        return beyond.at_measure(now)
+        said = beyond.at_measure(now)
+        fell_back = state.fell_back is not None and next_move(now) == "measure"
+        return replace(said, now=_fell_back(state, due).now, role="good") if fell_back else said
     if state.replayed and due == "baseline":
         return _replayed(state.replayed[-1])
     if state.fell_back is not None and due in ("baseline", "trial"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
@@ -145,6 +146,7 @@ class MainScreen(FrugalScreen):
         self.look = look
         self._keys = keys
         self._first = first
+        self._going = asyncio.Lock()
         #: The page that is looked at; made after the first paint.
         self.page: Page = "project"
         self._dialog: Dialog | None = None
@@ -175,7 +177,11 @@ class MainScreen(FrugalScreen):
         return self.query_one(f"#{self.page}", Stage)
 
     async def go(self, page: Page) -> None:
-        """Shows `page`, and makes it first where it has never been looked at."""
+        """Shows `page`, and makes it first where it has never been looked at; one page at a time."""
+        async with self._going:
+            await self._go(page)
+
+    async def _go(self, page: Page) -> None:
         if self.maximized is not None:
             self.minimize()
         if isinstance(self.focused, LineWidget):

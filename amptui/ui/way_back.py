@@ -19,6 +19,10 @@ from amptui.ui.dialogs.question import Question
 
 #: Seconds that a phase may take to its end before a new engine is offered.
 PATIENCE_S = 5.0
+#: Seconds that a new engine may take to open the project: it imports torch and the user's code.
+OPENING_S = 30.0
+#: Engines that are started in a row before it is given up: what dies while it opens the project does so again.
+_ENGINES = 2
 
 
 class Surroundings(Protocol):
@@ -29,6 +33,9 @@ class Surroundings(Protocol):
 
     @property
     def connected(self) -> bool: ...
+
+    @property
+    def session_id(self) -> str: ...
 
     def send(self, command: Command) -> None: ...
 
@@ -48,19 +55,24 @@ class WayBack:
         #: Whether a fall back was asked for and has neither ended nor been refused.
         self.underway = False
         self._sent = False
+        #: Engines that were started for it.
+        self._engines = 0
         #: Counts what was sent, so that a timer of something earlier says nothing about this.
         self._attempt = 0
 
     def ask(self) -> None:
-        """`F`; `F` again confirms."""
-        self._around.ask(questions.fall_back(self._around.state), lambda _: self.begin())
+        """`F`; `F` again confirms. Where the project cannot be opened there is nothing to put the weights back into."""
+        state = self._around.state
+        if state.project is None and state.obstacle is not None:
+            self._around.ask(questions.nothing_to_restore(state.obstacle, self._around.session_id), lambda _: None)
+        else:
+            self._around.ask(questions.fall_back(state), lambda _: self.begin())
 
     def begin(self) -> None:
         state = self._around.state
-        self.underway, self._sent = True, False
+        self.underway, self._sent, self._engines = True, False, 0
         if not self._around.connected or state.engine in ("dead", "ended", "failed"):
-            self._attempt += 1
-            self._around.restart_engine()
+            self._restart()
         elif "running" in state.stages.values():
             self._around.send(Cancel())
             self._wait()
@@ -72,7 +84,10 @@ class WayBack:
         if not self.underway:
             return
         if isinstance(event, EngineDeath):
-            self._around.restart_engine()
+            if self._engines < _ENGINES:
+                self._restart()
+            else:
+                self.underway = False
         elif isinstance(event, told.FellBack | told.Refused):
             self.underway = False
         elif isinstance(event, told.StageEnded) and not self._sent and self._around.state.project is not None:
@@ -83,22 +98,31 @@ class WayBack:
         self._around.send(FallBack())
         self._wait()
 
-    def _wait(self) -> None:
+    def _restart(self) -> None:
+        self._sent = False
+        self._engines += 1
+        self._around.restart_engine()
+        self._wait(OPENING_S)
+
+    def _wait(self, patience: float = PATIENCE_S) -> None:
         self._attempt += 1
         attempt = self._attempt
-        self._around.later(PATIENCE_S, lambda: self._look_again(attempt))
+        self._around.later(patience, lambda: self._look_again(attempt, patience))
 
-    def _look_again(self, attempt: int) -> None:
+    def _look_again(self, attempt: int, patience: float) -> None:
         """The engine has had its time: still nothing means that user code hangs."""
         if self.underway and attempt == self._attempt:
-            self._around.ask(questions.engine_hangs(PATIENCE_S), self._decided)
+            opening = self._engines > 0 and not self._sent
+            asked = questions.engine_hangs(patience, self._around.session_id, opening=opening)
+            self._around.ask(asked, lambda choice: self._decided(choice, patience))
 
-    def _decided(self, choice: str) -> None:
+    def _decided(self, choice: str, patience: float) -> None:
         if not self.underway:
             return
         if choice == "new":
-            self._sent = False
-            self._attempt += 1
-            self._around.restart_engine()
+            self._engines = 0
+            self._restart()
+        elif choice == "stop":
+            self.underway = False
         else:
-            self._wait()
+            self._wait(patience)

@@ -56,7 +56,7 @@ class Writing:
 
         def asked(answer: str) -> None:
             chosen = formats[answer]
-            proposed = Path.cwd() / f"{self._screen.session_id}.{chosen}"
+            proposed = _here() / f"{self._screen.session_id}.{chosen}"
             title = "write the report to this file"
             self._ask_file(title, proposed, lambda path: self._screen.write_report(path, chosen))
 
@@ -64,7 +64,7 @@ class Writing:
 
     def cases(self, write: Callable[[Path], None]) -> None:
         """Asks for the file of the found cases; `write` is given it."""
-        self._ask_file("write the found cases to this file", Path.cwd() / CASES_FILE, write)
+        self._ask_file("write the found cases to this file", _here() / CASES_FILE, write)
 
     def _ask_file(self, title: str, proposed: Path, write: Callable[[Path], None]) -> None:
         def named(text: str) -> None:
@@ -81,3 +81,11 @@ class Writing:
                 self._ask_file(title, path, write)
 
         self._screen.ask(questions.file(title, proposed), named)
+
+
+def _here() -> Path:
+    """The folder that files are proposed in: the working folder, or home where that is gone."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("~").expanduser()

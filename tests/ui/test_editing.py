@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from amptui.session.state import SessionState, reduce
-from amptui.ui.editing import editor_command, source_line
+from amptui.ui.editing import edit_source, editor_command, source_line
 from tests.report import sessions
 from tests.report.stages import Told, opened
 
@@ -39,3 +41,12 @@ def test_editors_that_know_lines_get_the_line(environ: dict[str, str], command: 
 
 def test_a_place_without_a_line_is_a_file() -> None:
     assert editor_command("train.py", {"EDITOR": "vi"}) == ["vi", "train.py"]
+
+
+def test_an_editor_that_cannot_be_read_is_said_and_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", "vim 'x")
+    said: list[str] = []
+    app = SimpleNamespace(notify=lambda words, **_: said.append(words))
+    desk = SimpleNamespace(app=app, state=after(opened()), looking=SimpleNamespace(line="train.py:3"))
+    edit_source(desk)  # type: ignore[arg-type]
+    assert said == ["$VISUAL or $EDITOR cannot be read (No closing quotation): set EDITOR"]

@@ -512,3 +512,12 @@ def test_on_the_smallest_screen_no_answer_is_cut() -> None:
         assert "amptui attach comes back to it" in " ".join(screen_text(app).split())
 
     on_screen(LOADED, script, size=(60, 16))
+
+
+def test_a_page_that_is_asked_for_twice_at_once_is_made_once() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await asyncio.gather(app.main.go("measure"), app.main.go("measure"), app.main.go("report"))
+        await settled(pilot)
+        assert len(app.main.query("#measure")) == len(app.main.query("#report")) == 1
+
+    on_screen(sessions.accepted(), script)

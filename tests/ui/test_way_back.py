@@ -21,12 +21,14 @@ BACK = told.FellBack(checkpoint="fp32", verified=6, proven=True)
 class Around:
     """A screen and an engine that do what they are told, and time that passes when asked to."""
 
+    session_id = "20260101-tiny"
+
     def __init__(self, *events: object) -> None:
         self.state = SessionState()
         self.connected = True
         self.sent: list[Command] = []
         self.questions: list[tuple[Question, Callable[[str], None]]] = []
-        self.timers: list[Callable[[], None]] = []
+        self.timers: list[tuple[float, Callable[[], None]]] = []
         self.restarts = 0
         self.way_back = WayBack(self)
         self.tell(*events)
@@ -46,15 +48,18 @@ class Around:
         self.questions.append((question, answered))
 
     def later(self, seconds: float, callback: Callable[[], None]) -> None:
-        assert seconds == 5.0
-        self.timers.append(callback)
+        self.timers.append((seconds, callback))
 
     def restart_engine(self) -> None:
         self.restarts += 1
 
     def five_seconds(self) -> None:
-        timers, self.timers = self.timers, []
-        for timer in timers:
+        self.pass_time(5.0)
+
+    def pass_time(self, seconds: float) -> None:
+        due = [timer for after, timer in self.timers if after <= seconds]
+        self.timers = [(after - seconds, timer) for after, timer in self.timers if after > seconds]
+        for timer in due:
             timer()
 
 
@@ -127,6 +132,43 @@ def test_a_dead_engine_is_replaced_and_one_that_dies_meanwhile_too() -> None:
     around = confirmed(*RUNNING)
     around.tell(DEATH)
     assert around.restarts == 1
+
+
+def test_a_new_engine_that_does_not_open_the_project_is_asked_about_again_and_can_be_left() -> None:
+    around = Around(*RUNNING, DEATH)
+    around.way_back.begin()
+    around.pass_time(10.0)
+    assert not around.questions, "torch may still be imported"
+    around.pass_time(20.0)
+    question, answered = around.questions.pop()
+    assert [option.key for option in question.options] == ["N", "w", "s"]
+    assert "amptui restore 20260101-tiny" in str(question.paragraphs)
+    answered("new")
+    assert around.restarts == 2
+    around.pass_time(30.0)
+    around.questions.pop()[1]("stop")
+    assert not around.way_back.underway
+
+
+def test_an_engine_that_dies_whenever_it_opens_the_project_is_not_started_for_ever() -> None:
+    around = Around(*RUNNING, DEATH)
+    around.way_back.begin()
+    for _ in range(5):
+        around.tell(DEATH)
+    assert around.restarts == 2
+    assert not around.way_back.underway
+
+
+def test_where_the_project_cannot_be_opened_the_shell_is_named_and_the_cause_stays() -> None:
+    refused = told.Refused(code="syntax", message="mine.py:14: invalid syntax")
+    around = Around(*READY, told.StageStarted(stage="project"), refused, ended("project", completed=False))
+    around.way_back.ask()
+    question, answered = around.questions.pop()
+    assert "invalid syntax" in str(question.paragraphs)
+    assert "amptui restore 20260101-tiny" in str(question.paragraphs)
+    answered("keep")
+    assert (around.sent, around.restarts, around.way_back.underway) == ([], 0, False)
+    assert around.state.obstacle is refused
 
 
 def test_what_stands_in_the_way_ends_it_and_is_told() -> None:

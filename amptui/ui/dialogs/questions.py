@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,12 +12,14 @@ from amptui.findings.judgement import Proposal
 from amptui.findings.words import listed
 from amptui.project import Criteria
 from amptui.protocol.commands import Condition, ConditionName
+from amptui.protocol.events import Refused
 from amptui.report.figures import figure, place
 from amptui.session.state import SessionState
 from amptui.text import safe_text
 from amptui.ui import policies as trying
 from amptui.ui.criteria_form import with_value
 from amptui.ui.dialogs.question import Option, Question, sentence
+from amptui.ui.raster.prose import Paragraph
 
 _CONDITIONS: tuple[tuple[str, ConditionName, str, str | None], ...] = (
     ("k", "skip", "an update is skipped or withheld", None),
@@ -38,23 +41,41 @@ def fall_back(state: SessionState) -> Question:
     return Question(title="fall back to FP32", paragraphs=words, options=[Option("F", "fall back", "yes")], role="warn")
 
 
-def engine_hangs(seconds: float) -> Question:
-    """The engine has not come to a safe point."""
+def engine_hangs(seconds: float, session: str, *, opening: bool = False) -> Question:
+    """The engine has not come to a safe point, or a new one has not opened the project."""
+    what = (
+        f"The new engine has not opened the project in {seconds:.0f} seconds: it imports torch and your code, one of "
+        "which is slow, or hangs."
+        if opening
+        else f"It has not come to a safe point in {seconds:.0f} seconds: one of your project's functions is still "
+        "running, or hangs."
+    )
+    stop = [Option("s", "stop waiting, and leave the engine to what it does", "stop")] if opening else []
     return Question(
         title="the engine does not answer",
-        paragraphs=[
-            sentence(
-                f"It has not come to a safe point in {seconds:.0f} seconds: one of your project's functions is still "
-                "running, or hangs."
-            ),
-            sentence("The checkpoint is on disk and does not need this engine.", "dim"),
-        ],
+        paragraphs=[sentence(what), _on_disk(session)],
         options=[
             Option("N", "end this engine, start a new one and restore the checkpoint there", "new"),
             Option("w", "wait on", "wait"),
+            *stop,
         ],
         role="warn",
     )
+
+
+def nothing_to_restore(obstacle: Refused, session: str) -> Question:
+    """The project cannot be opened, so there are no weights to put back."""
+    return Question(
+        title="no project to fall back in",
+        paragraphs=[sentence(f"The project cannot be opened: {safe_text(obstacle.message, 300)}"), _on_disk(session)],
+        options=[Option("k", "keep looking: e edits, R loads it again", "keep")],
+        role="warn",
+        enter=True,
+    )
+
+
+def _on_disk(session: str) -> Paragraph:
+    return sentence(f"The FP32 checkpoint is on disk, whole: amptui restore {safe_text(session)} -o fp32.pt", "dim")
 
 
 def mend(modules: Sequence[str]) -> Question:
@@ -184,13 +205,21 @@ def file(title: str, proposed: Path) -> Question:
 
 def to_write(text: str) -> Path:
     """The file that `text` names, absolute. Raises ValueError where none can be written there."""
-    if not text.strip():
+    name = text.strip()
+    if name in ("", "-"):
         raise ValueError("write the name of a file, or leave with esc")
-    path = Path(text.strip()).expanduser().absolute()
-    if path.is_dir():
-        raise ValueError("that is a folder: write the name of a file in it")
-    if not path.parent.is_dir():
-        raise ValueError(f"there is no folder {place(str(path.parent))}: name another one")
+    try:
+        path = Path(name).expanduser().absolute()
+        if path.is_dir():
+            raise ValueError("that is a folder: write the name of a file in it")
+        if os.path.lexists(path) and not path.is_file():
+            raise ValueError("that is no ordinary file: write another name")
+        if not path.parent.is_dir():
+            raise ValueError(f"there is no folder {place(str(path.parent))}: name another one")
+    except RuntimeError as error:  # ~somebody
+        raise ValueError("there is no such user's home folder: write the name out") from error
+    except OSError as error:  # a name too long, a working folder that is gone
+        raise ValueError(f"{safe_text(error.strerror or error)}: write another name") from error
     return path
 
 
