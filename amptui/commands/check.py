@@ -16,7 +16,7 @@ from amptui.protocol.events import Event
 from amptui.report.account import Account
 from amptui.report.page import Paper
 from amptui.report.result import check_result, exit_code
-from amptui.report.result_file import require_writable, write_result
+from amptui.report.result_file import writable, write_result
 from amptui.session.checking import check as run_check
 from amptui.session.death import EngineDeath
 from amptui.session.errors import SessionError
@@ -33,8 +33,15 @@ _ENDING = b"\namptui: ending the engine, which finishes what it does; once more 
 
 def check(given: argparse.Namespace) -> int:
     try:
+        with writable(given.json):
+            return _checked(given)
+    except SessionError as error:
+        return _refused(error, given.json)
+
+
+def _checked(given: argparse.Namespace) -> int:
+    try:
         with _interrupted_by(signal.SIGTERM, signal.SIGHUP):
-            require_writable(given.json)
             settings, policies = run_settings(given), _policies(given)
             folder = create_session(settings.title, Path(settings.session) if settings.session else None)
             return _judged(settings, folder, given, policies)
@@ -142,5 +149,5 @@ def _refused(error: Exception, json: str | None) -> int:
 
 def _write_unjudged(json: str | None, error: Mapping[str, object]) -> None:
     """The documented object where no check has begun, as far as it can be written."""
-    with suppress(OSError, RuntimeError):
+    with suppress(OSError, SessionError):
         write_result(json, {**check_result(SessionState(), session=None), "error": error})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
+from amptui.session.named_file import named_path
 from amptui.spec.run_settings import RunSettings
 from amptui.spec.settings import settings_for
 from amptui.text import safe_text
@@ -16,13 +16,13 @@ INTERRUPTED = 130
 
 def run_settings(given: argparse.Namespace) -> RunSettings:
     options = RunSettings(
-        python=absolute(given.python),
+        python=absolute(given.python, "--python"),
         device=given.device,
         iterations=given.iterations,
-        session=absolute(given.session),
+        session=absolute(given.session, "--session"),
         policy={"dtype": given.dtype} if given.dtype else {},
     )
-    return settings_for(given.spec, options, folder=Path.cwd())
+    return settings_for(given.spec, options, folder=named_path("."))
 
 
 def repeated(given: argparse.Namespace) -> tuple[str, ...]:
@@ -36,10 +36,10 @@ def repeated(given: argparse.Namespace) -> tuple[str, ...]:
     return tuple(str(word) for option in options if option[1] is not None for word in option)
 
 
-def absolute(path: str | None) -> str | None:
-    """`path` from the working directory, `~` expanded."""
+def absolute(path: str | None, option: str) -> str | None:
+    """`path` from the working directory, `~` expanded. Raises SessionError, named after `option`, where it is none."""
     # not resolved: a virtual environment's python is a link, and following it leaves the environment
-    return None if path is None else str(Path(path).expanduser().absolute())
+    return None if path is None else str(named_path(path, option))
 
 
 def say(error: object) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from amptui.commands.options import FAILED, say
 from amptui.report.command import report as write_report
@@ -11,6 +10,7 @@ from amptui.report.restored import say_exported, say_verified
 from amptui.report.told_replay import list_retained, say_replayed
 from amptui.session.errors import CheckpointDamaged, SessionError
 from amptui.session.exporting import export_case
+from amptui.session.named_file import file_to_write, named_path
 from amptui.session.paths import find_session, name_of
 from amptui.session.recalling import named_case, opened_with, replay_case, retained_cases
 from amptui.session.restore import export, verify
@@ -28,7 +28,7 @@ def restore(given: argparse.Namespace) -> int:
             return 0 if report.ok else 1
         if given.output is None:
             return say("write -o FILE to get the checkpoint, or --verify to check it")
-        print(say_exported(export(folder, Path(given.output), overwrite=given.force)))
+        print(say_exported(export(folder, file_to_write(given.output, "-o"), overwrite=given.force)))
     except CheckpointDamaged as error:
         say(error)
         return 1
@@ -45,7 +45,7 @@ def replay(given: argparse.Namespace) -> int:
             return 0
         if given.export is not None:
             kept = named_case(folder, given.case)
-            script = export_case(folder, kept, opened_with(folder), Path(given.export))
+            script = export_case(folder, kept, opened_with(folder), named_path(given.export, "--export"))
             print(f"{safe_text(script, 4096)} shows it without amptui")
             return 0
         state = replay_case(folder, given.case, on_event=lambda _event, _state: None)

@@ -40,7 +40,7 @@ def paths(_given: argparse.Namespace) -> int:
 
 
 def doctor(given: argparse.Namespace) -> int:
-    lines, healthy = examination(absolute(given.python) or sys.executable)
+    lines, healthy = examination(absolute(given.python, "--python") or sys.executable)
     width = shutil.get_terminal_size((80, 24)).columns
     print("\n".join(part for line in lines for part in _wrapped(line, width)))
     return 0 if healthy else 1

@@ -27,6 +27,7 @@ from amptui.engine.tracing.values import extent, is_finite
 from amptui.project import Case
 from amptui.protocol.events import CasesFound
 from amptui.protocol.measuring import FindCases, FoundCase
+from amptui.session.named_file import written
 
 #: So many samples are looked at, in the order of the batches.
 SAMPLES = 2000
@@ -242,6 +243,8 @@ def _write(path: Path, proposed: Iterable[Proposed]) -> None:
         {"id": told.id, "inputs": copied(inputs, torch.device("cpu")), "tag": told.tag} for told, inputs in proposed
     ]
     try:
-        torch.save(cases, path)
+        with written(path) as file:
+            torch.save(cases, file)
     except (OSError, RuntimeError) as error:
-        raise Refusal("write", f"{path} cannot be written: {error}", hint="name another file with -o") from error
+        reason = getattr(error, "strerror", None) or error
+        raise Refusal("write", f"{path} cannot be written: {reason}", hint="name another file with -o") from error

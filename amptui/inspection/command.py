@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from amptui.inspection.compare import Change, compare
 from amptui.inspection.process import Progress, inspect_in_child
 from amptui.inspection.result import Inspection
 from amptui.inspection.wire import public
+from amptui.session.named_file import named_path, written
 
 EXIT_CLEAN, EXIT_FAULT, EXIT_UNREADABLE = 0, 1, 2
 
@@ -58,7 +56,7 @@ def run(
 ) -> int:
     """Inspect `paths`, write the JSON where one is wanted, `show` the answer, and return the exit code.
 
-    OSError where the JSON file cannot be written.
+    OSError where the JSON file cannot be written, SessionError where it is none.
     """
     answer = inspect(paths, values=values, progress=progress)
     if json_path is not None:
@@ -77,18 +75,5 @@ def write_json(answer: Answer, path: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    target = Path(path)
-    if target.exists() and not target.is_file():
-        target.write_text(text, encoding="ascii")
-        return
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:64]}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(text)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)  # noqa: PTH101 - mkstemp makes it private
-        os.replace(name, target)  # noqa: PTH105
-    except BaseException:
-        os.unlink(name)  # noqa: PTH108
-        raise
+    with written(named_path(path, "--json")) as file:
+        file.write(text.encode("ascii"))

@@ -14,9 +14,11 @@ from amptui.report.markdown import markdown
 from amptui.report.recorded import TAKEN, Recorded, RunCurves, read
 from amptui.report.result import check_result
 from amptui.report.sections.pasted import accepted_code
-from amptui.session.durable import published
+from amptui.session.durable import PRIVATE_FILE
 from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
+from amptui.session.named_file import file_to_write
+from amptui.session.named_file import written as written_file
 from amptui.session.paths import find_session
 from amptui.text import safe_text
 
@@ -32,10 +34,12 @@ def report(session: str, *, format: Format | None, output: str | None) -> str:  
     cannot be read or the file cannot be written.
     """
     chosen = format or (_SUFFIXES.get(Path(output).suffix.lower(), "md") if output is not None else "md")
+    if output in (None, "-") and sys.stdout is None:
+        raise SessionError("standard output is closed; name a file with -o")
     folder = find_session(session)
     if output is not None and output != "-":
-        path = Path(output).expanduser().absolute()
-        replaced = path.exists()
+        path = file_to_write(output, "-o")
+        replaced = path.is_file()
         write_report(folder, chosen, path, called=output)
         return (
             f"{safe_text(output, 4096)} {'is replaced' if replaced else 'is written'}: {safe_text(folder.session_id)}"
@@ -55,7 +59,7 @@ def write_report(folder: SessionFolder, format: Format, path: Path, *, called: s
     """
     text = written(read(folder), format)
     try:
-        with published(path, overwrite=True) as file:
+        with written_file(path, mode=PRIVATE_FILE) as file:
             file.write(text.encode("utf-8"))
     except OSError as error:
         reason = error.strerror or str(error)

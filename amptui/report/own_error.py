@@ -7,11 +7,14 @@ import tempfile
 import traceback
 from contextlib import suppress
 
+from amptui.session.errors import SessionError
 from amptui.text import safe_text
 
 
 def say_own_error(error: BaseException) -> str:
     """One message about an error that nothing in amptui expected; its traceback goes to a new file of the system's."""
+    if isinstance(error, SessionError):  # a message of its own, from where no command expected it
+        return safe_text(error, 4000, lines=True)
     name = type(error).__name__
     if isinstance(error, OSError):
         what = f"{safe_text(error.filename, 4096)}: " if error.filename is not None else "reading or writing failed: "

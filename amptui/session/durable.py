@@ -14,14 +14,14 @@ PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 
 
-def create_file(path: Path) -> int:
-    """A descriptor of the new, empty file `path` (0600), open for reading and writing.
+def create_file(path: Path, mode: int = PRIVATE_FILE) -> int:
+    """A descriptor of the new, empty file `path`, with `mode` less the umask, open for reading and writing.
 
     Raises FileExistsError if the name is taken in any way, also by a symbolic link: nothing is ever written through
     a name that somebody else prepared.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(path, flags, PRIVATE_FILE)
+    return os.open(path, flags, mode)
 
 
 def open_regular(path: Path) -> int:
@@ -43,7 +43,7 @@ def sync_folder(path: Path) -> None:
 
 
 @contextmanager
-def published(path: Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
+def published(path: Path, *, overwrite: bool = False, mode: int = PRIVATE_FILE) -> Iterator[BinaryIO]:
     """A new file to write that becomes `path`, whole and durable, when the block ends without an exception.
 
     It is written beside `path` under a temporary name, fsync'd, renamed, and the folder fsync'd. After an exception
@@ -53,7 +53,7 @@ def published(path: Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(f"{path} already exists")
     temporary = temporary_beside(path)
-    descriptor = create_file(temporary)
+    descriptor = create_file(temporary, mode)
     try:
         with os.fdopen(descriptor, "w+b") as file:
             yield file

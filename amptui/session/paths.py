@@ -10,6 +10,7 @@ from pathlib import Path
 
 from amptui.session.errors import SessionNotFound
 from amptui.session.folder import DATABASE_NAME, SessionFolder
+from amptui.session.named_file import named_path
 from amptui.session.newest import newest, remember
 from amptui.text import safe_text
 
@@ -20,10 +21,13 @@ _LONGEST_SLUG = 32
 
 
 def sessions_home() -> Path:
-    """The folder of sessions: AMPTUI_HOME, else `amptui` in the platform's state folder. It need not exist."""
+    """The folder of sessions: AMPTUI_HOME, else `amptui` in the platform's state folder. It need not exist.
+
+    Raises SessionError where AMPTUI_HOME names no folder.
+    """
     chosen = os.environ.get(HOME_VARIABLE)
     if chosen:
-        return Path(chosen).expanduser().absolute()
+        return named_path(chosen, HOME_VARIABLE)
     import platformdirs  # noqa: PLC0415 - the client's own library; the engine never asks for this folder
 
     return platformdirs.user_state_path("amptui", appauthor=False)

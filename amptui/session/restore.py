@@ -12,10 +12,11 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from amptui.session.durable import open_regular, published, write_all
+from amptui.session.durable import PRIVATE_FILE, open_regular, write_all
 from amptui.session.errors import CheckpointDamaged, SessionError, StoreDamaged
 from amptui.session.folder import SessionFolder
 from amptui.session.manifest import FP32, CheckpointEntry, CheckpointRecord, damage_of, gaps, verify_descriptor
+from amptui.session.named_file import written
 from amptui.session.store import Store
 from amptui.text import safe_text
 
@@ -84,14 +85,14 @@ def export(folder: SessionFolder, output: Path, *, name: str = FP32, overwrite: 
     record = next((record for record in records if record.name == name), None)
     if record is None:
         raise SessionError(_no_checkpoint(folder, name, records))
-    output = output.expanduser().absolute()
+    output = output.absolute()
     if output.is_dir():
         raise SessionError(
             f"{_shown(output)} is a folder; name the file to write, such as {_shown(output / 'fp32.pt')}"
         )
     descriptor = _open(folder, record)
     try:
-        with published(output, overwrite=overwrite) as file:
+        with written(output, overwrite=overwrite, mode=PRIVATE_FILE) as file:
             sha256 = _copied(descriptor, file.fileno(), record, _shown(folder.path / record.path))
     except FileExistsError:
         raise SessionError(f"{_shown(output)} already exists; name another file, or replace it with --force") from None

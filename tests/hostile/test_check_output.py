@@ -14,7 +14,7 @@ import pytest
 
 from amptui import cli
 from amptui.report.own_error import say_own_error
-from amptui.report.result_file import require_writable
+from amptui.report.result_file import writable
 from amptui.session.engine_file import processes_of, read_engine_file
 from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
@@ -67,18 +67,31 @@ def test_a_folder_for_the_json_is_refused_before_anything_runs(amptui: Amptui) -
 
 @pytest.mark.parametrize("path", ["/proc/check.json", "~no-such-user-here/check.json", "missing/check.json"])
 def test_a_json_that_cannot_be_written_is_refused_before_anything_runs(path: str) -> None:
-    with pytest.raises(SessionError, match="--json"):
-        require_writable(path)
+    with pytest.raises(SessionError, match="--json"), writable(path):
+        pass
 
 
 def test_asking_whether_a_json_can_be_written_changes_nothing(tmp_path: Path) -> None:
-    require_writable(str(tmp_path / "new.json"))
-    assert not (tmp_path / "new.json").exists()
+    with writable(str(tmp_path / "new.json")):
+        assert not (tmp_path / "new.json").exists()
     (tmp_path / "old.json").write_text("before")
-    require_writable(str(tmp_path / "old.json"))
-    assert (tmp_path / "old.json").read_text() == "before"
-    os.mkfifo(tmp_path / "pipe")
-    require_writable(str(tmp_path / "pipe"))  # nobody reads it yet: opening it would wait for ever
+    with writable(str(tmp_path / "old.json")):
+        assert (tmp_path / "old.json").read_text() == "before"
+
+
+def test_a_pipe_that_nobody_reads_is_refused_before_anything_runs(amptui: Amptui) -> None:
+    os.mkfifo(amptui.folder / "pipe")
+    for arguments in (("check", "nothing.py:project", "--json"), ("cases", "nothing.py:project", "-o")):
+        done = amptui(*arguments, "pipe")
+        assert done.code == 2
+        assert done.err == f"amptui: {arguments[2]} pipe cannot be written: nobody reads this pipe\n"
+    assert not amptui.home.exists()
+
+
+def test_a_json_through_process_substitution_arrives_whole(amptui: Amptui) -> None:
+    small_project(amptui.folder)
+    done = piped(amptui, "amptui check small.py:project --json >(cat > got.json); echo; wait $!")
+    assert json.loads((amptui.folder / "got.json").read_text())["verdict"] is not None, done.err
 
 
 @needs_full

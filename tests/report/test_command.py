@@ -118,8 +118,12 @@ def test_a_session_that_an_engine_still_drives_has_not_ended(stored: Stored, tmp
     ("session", "output", "said"),
     [
         ("nothing-like-it", None, "no session 'nothing-like-it'"),
-        ("last", "missing/folder/r.md", "cannot be written to"),
-        ("last", "home", "cannot be written to"),
+        ("last", "missing/folder/r.md", "-o missing/folder/r.md: there is no such folder"),
+        ("last", "home", "-o home: this is a folder"),
+        ("last", "/", "-o /: this is a folder"),
+        ("last", " ", "-o: the name is empty"),
+        ("last", "~no-such-user-here/x", "-o ~no-such-user-here/x: "),
+        ("last", "pipe", "cannot be written to pipe: nobody reads this pipe"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(
@@ -133,6 +137,7 @@ def test_what_cannot_be_done_is_one_sentence(
 ) -> None:
     stored(accepted())
     monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
     assert main(["report", session, *(["-o", output] if output else [])]) == 2
     error = capsys.readouterr().err
     assert error.startswith("amptui: ")
@@ -159,3 +164,12 @@ def test_a_pipe_without_utf_8_gets_utf_8(stored: Stored) -> None:
 
 def _plain_environment() -> dict[str, str]:
     return {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+
+
+def test_a_closed_standard_output_is_told(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(accepted())
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["report", "last"]) == 2
+    assert capsys.readouterr().err == "amptui: standard output is closed; name a file with -o\n"
