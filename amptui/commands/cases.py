@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from amptui.commands.options import FAILED, run_settings, say
@@ -32,5 +33,6 @@ def cases(given: argparse.Namespace) -> int:
     if state.found_cases is None:
         print(say_not_found(state), file=sys.stderr)
         return FAILED
-    print(say_found(state.found_cases))
+    found = state.found_cases
+    print(say_found(replace(found, path=str(output)) if output is not None else found))
     return 0

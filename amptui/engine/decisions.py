@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
+
+#: How Python shows an object that has no text of its own: by its address, which is another one every time.
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
+_RETURN = "return a number, a text, a bool, or a list or mapping of them, such as outputs.argmax(-1).tolist()"
+
+
+class DecisionRefused(TypeError):
+    """What `decide` returned cannot be compared from one run to the next."""
 
 
 def decided(result: Any) -> tuple[Any, float | None]:
-    """The decision as plain values, and the margin where `decide` returned `(decision, margin)`."""
+    """The decision as plain values, and the margin where `decide` returned `(decision, margin)`.
+
+    Raises DecisionRefused for objects that are told apart only by their address, and for tensors of fractions.
+    """
     if isinstance(result, tuple) and len(result) == 2:
         decision, margin = result
         if margin is None or isinstance(margin, float):
@@ -30,10 +43,28 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, set | frozenset):
         return sorted((plain(item) for item in value), key=repr)
+    if isinstance(value, Tensor) and value.is_floating_point() and _has_fractions(value):
+        raise DecisionRefused(
+            f"decide returned a tensor of {str(value.dtype).removeprefix('torch.')} fractions, which any rounding "
+            f"changes: {_RETURN}"
+        )
     if callable(getattr(value, "tolist", None)):  # tensors, NumPy's arrays and scalars
         listed = value.tolist()
         return plain(listed) if type(listed) is not type(value) else repr(value)
-    return value if isinstance(value, bool | int | float | str) or value is None else repr(value)
+    if isinstance(value, bool | int | float | str) or value is None:
+        return value
+    shown = repr(value)
+    if _ADDRESS.search(shown):
+        raise DecisionRefused(
+            f"decide returned {type(value).__name__}, which cannot be compared with that of another run: {_RETURN}"
+        )
+    return shown
+
+
+def _has_fractions(value: Tensor) -> bool:
+    """NaN and infinity are no fractions: a trial may bring them where FP32 decided."""
+    finite = value.detach()[torch.isfinite(value.detach())]
+    return bool((finite != finite.trunc()).any())
 
 
 def default_margin(outputs: Mapping[str, Tensor], decision: Any) -> float | None:

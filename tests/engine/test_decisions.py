@@ -14,7 +14,14 @@ from torch import Tensor, nn
 
 from amptui import Case, Project
 from amptui.engine import rng
-from amptui.engine.decisions import decisions_agree, default_margin, plain, same_decision, tied_choices
+from amptui.engine.decisions import (
+    DecisionRefused,
+    decisions_agree,
+    default_margin,
+    plain,
+    same_decision,
+    tied_choices,
+)
 from amptui.engine.evaluate import Evaluated, evaluate
 from tests.engine.projects import opened
 
@@ -119,3 +126,21 @@ def test_nan_decides_like_nan() -> None:
     assert not same_decision([math.nan], [1.0])
     assert not same_decision([1, 2], [1])
     assert not same_decision({"a": 1}, {"b": 1})
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (object(), "object, which cannot be compared"),
+        ([1, lambda: 0], "function, which cannot be compared"),
+        (torch.tensor([0.25, 0.75]), "a tensor of float32 fractions"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_with_what_to_return(returned: object, said: str) -> None:
+    with pytest.raises(DecisionRefused, match=said) as refused:
+        plain(returned)
+    assert "argmax(-1).tolist()" in str(refused.value)
+
+
+def test_whole_numbers_in_a_float_tensor_are_a_decision() -> None:
+    assert plain(torch.tensor([0.0, 1.0, float("inf")])) == [0.0, 1.0, float("inf")]
