@@ -16,10 +16,10 @@ from amptui.ui.writing import Writing
     [
         (" ", "write the name of a file"),
         ("-", "write the name of a file"),
-        ("~no such user/x.html", "no such user"),
-        ("x" * 300, "too long"),
-        (".", "that is a folder"),
-        ("nowhere/x.html", "there is no folder"),
+        ("~no such user/x.html", "home directory"),
+        ("x" * 300, "File name too long"),
+        (".", "this is a folder"),
+        ("nowhere/x.html", "no such folder"),
         ("pipe", "no ordinary file"),
     ],
 )
@@ -56,5 +56,5 @@ def test_where_the_working_folder_is_gone_home_is_proposed(tmp_path: Path, monke
     Writing(Screen()).report()  # type: ignore[arg-type]
     assert asked[-1].entry is not None
     assert asked[-1].entry.endswith("/20260101-tiny.html")
-    with pytest.raises(ValueError, match="write another name"):
+    with pytest.raises(ValueError, match="working directory is gone"):
         to_write("x.html")

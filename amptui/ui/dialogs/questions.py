@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from amptui.project import Criteria
 from amptui.protocol.commands import Condition, ConditionName
 from amptui.protocol.events import Refused
 from amptui.report.figures import figure, place
+from amptui.session.errors import SessionError
+from amptui.session.named_file import file_to_write
 from amptui.session.state import SessionState
 from amptui.text import safe_text
 from amptui.ui import policies as trying
@@ -209,17 +210,11 @@ def to_write(text: str) -> Path:
     if name in ("", "-"):
         raise ValueError("write the name of a file, or leave with esc")
     try:
-        path = Path(name).expanduser().absolute()
-        if path.is_dir():
-            raise ValueError("that is a folder: write the name of a file in it")
-        if os.path.lexists(path) and not path.is_file():
-            raise ValueError("that is no ordinary file: write another name")
-        if not path.parent.is_dir():
-            raise ValueError(f"there is no folder {place(str(path.parent))}: name another one")
-    except RuntimeError as error:  # ~somebody
-        raise ValueError("there is no such user's home folder: write the name out") from error
-    except OSError as error:  # a name too long, a working folder that is gone
-        raise ValueError(f"{safe_text(error.strerror or error)}: write another name") from error
+        path = file_to_write(name)
+    except SessionError as error:
+        raise ValueError(str(error)) from error
+    if path.exists() and not path.is_file():
+        raise ValueError("this is no ordinary file: write another name")
     return path
 
 
