@@ -30,6 +30,8 @@ from amptui.protocol.facts import IterationRecord
 
 #: How many iterations are run twice from the checkpoint and compared bit for bit.
 REPEATED = 3
+#: How many more random states a decision is asked under where something draws and nothing has differed yet.
+MORE_DRAWS = 8
 
 
 @dataclass(eq=False)
@@ -116,10 +118,12 @@ def _run_cases(
     """All cases twice from one RNG state (kernel noise) and once from another (randomness)."""
     live, total = bench.live, 3 * len(bench.live.cases)
     done = 0
+    draws = False
 
     def on_case(_index: int) -> None:
-        nonlocal done
+        nonlocal done, draws
         done += 1
+        draws = draws or (done <= len(live.cases) and rng.capture(like=bench.rng) != bench.rng)
         bench.progress("baseline", "cases", done, total)
         bench.between()
 
@@ -134,8 +138,23 @@ def _run_cases(
         randomness[one.case.id] = _differences(one, three)
         if not (same_decision(one.decision, two.decision) and same_decision(one.decision, three.decision)):
             random_decisions.add(one.case.id)
+    if draws and live.project.decide is not None and not random_decisions and not any(randomness.values()):
+        random_decisions |= _drawn_decisions(bench, first)
+    for one in first:
         bench.emit(BaselineCaseRun(figures=figures(one), noise=noise[one.case.id], randomness=randomness[one.case.id]))
     return first, noise, randomness, frozenset(random_decisions)
+
+
+def _drawn_decisions(bench: Bench, first: list[Evaluated]) -> set[str]:
+    """Cases that draw their decision: two draws of a few candidates are often the same one."""
+    state = another_state(bench.rng)
+    for _ in range(MORE_DRAWS):
+        state = another_state(state)
+        again = evaluate(bench.live, nullcontext, state=state)
+        drawn = {a.case.id for a, b in zip(first, again, strict=True) if not same_decision(a.decision, b.decision)}
+        if drawn:
+            return drawn
+    return set()
 
 
 def another_state(state: rng.RngState) -> rng.RngState:

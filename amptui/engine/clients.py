@@ -106,6 +106,9 @@ class Clients:
             turn_away(connection, "no greeting came")
             connection.close()
             return
+        before = self._attached
+        if before is not None and before.hung_up:  # its reader has not come to notice yet
+            self.left(before)
         with self._lock:
             holder, holder_pid = self._attached, self._attached_pid
             if holder is not None and greeting.take_over:

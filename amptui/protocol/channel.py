@@ -81,6 +81,15 @@ class Connection:
         """Whether a whole line has been read from the socket already."""
         return bool(self._lines)
 
+    @property
+    def hung_up(self) -> bool:
+        """Whether the other side has closed the line, as the kernel knows at once."""
+        if self.fileno() < 0:
+            return True
+        waiting = select.poll()
+        waiting.register(self.fileno(), 0)  # no events asked for: hang-up is always reported
+        return bool(waiting.poll(0))
+
     def send(self, line: str | bytes, timeout: float | None = None) -> None:
         """Sends `line` (without a newline inside) whole; waits up to `timeout` seconds, for ever with None.
 

@@ -121,6 +121,15 @@ def test_a_case_that_draws_random_numbers_is_random_and_not_noisy(ran: Any) -> N
     assert [bool(case.randomness) for case in done.all(BaselineCaseRun)] == [True, False]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_decision_that_is_drawn_between_two_is_found_out(seed: int, ran: Any) -> None:
+    """From one other random state alone every second one would be missed."""
+    random.seed(seed)
+    given = Project(model=nn.Linear(4, 2), cases=[Case(id="a", inputs=X)], decide=lambda _: int(torch.randint(2, ())))
+    baseline, _ = ran(given)
+    assert baseline.random_decisions == {"a"}
+
+
 @pytest.mark.parametrize("draw", [random.random, np.random.rand, lambda: float(torch.rand(()))])
 def test_every_generator_counts(draw: Any, ran: Any) -> None:
     given = Project(model=nn.Identity(), cases=[Case(id="a", inputs=X)], outputs=lambda m, x: m(x) + draw())

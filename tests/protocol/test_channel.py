@@ -201,3 +201,12 @@ class TestConnection:
             os._exit(0)
         os.waitpid(pid, 0)
         assert listener.path.exists()
+
+
+def test_a_line_that_the_other_side_closed_is_known_at_once(pair: tuple[Connection, Connection]) -> None:
+    one, other = pair
+    assert not one.hung_up
+    other.close()
+    assert one.hung_up
+    one.close()
+    assert one.hung_up

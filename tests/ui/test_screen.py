@@ -498,8 +498,12 @@ def test_at_80_by_24_the_selected_criterion_is_told_whole_also_once_it_is_locked
         await seen(app, pilot, "✓ locked, revision 1", "Because: ")
         for _ in range(10):
             proposal = next(p for p in PROPOSED.proposals if p.name == app.screen.query_one(TablePane).view.cursor)
-            shown = " ".join(screen_text(app).split())
-            assert " ".join(f"Because: {proposal.reason}".split()) in shown
+            because = " ".join(f"Because: {proposal.reason}".split())
+            for _ in range(100):  # it may be wrapped
+                if because in " ".join(screen_text(app).split()):
+                    break
+                await pilot.pause(0.05)
+            assert because in " ".join(screen_text(app).split())
             await pressed(pilot, "j")
 
     on_screen(LOCKED, script)

@@ -120,7 +120,7 @@ def test_an_existing_file_is_written_over_only_when_that_was_answered(
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [(" ", "write the name"), (".", "is a folder"), ("no/such/r.md", "no folder")]
+    ("text", "says"), [(" ", "write the name"), (".", "is a folder"), ("no/such/r.md", "no such folder")]
 )
 def test_a_file_that_cannot_be_is_refused_where_it_is_written(
     text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
