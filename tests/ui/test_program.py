@@ -188,14 +188,19 @@ def test_a_trip_a_hanging_phase_and_a_killed_engine_all_lead_back_to_fp32(home: 
 
         os.kill(second, signal.SIGKILL)
         program.wait("engine gone", "SIGKILL")
-        program.press("F")
-        program.wait("fall back to FP32")
-        program.press("F")
-        program.wait("Back at the FP32 checkpoint", timeout=60, without="engine gone")
-        program.press("q")
-        program.wait("end the engine")
-        program.press("e")
-        assert program.end() == 0
+        back_to_fp32_and_out(program)
+
+
+def back_to_fp32_and_out(program: OnTerminal) -> None:
+    """From an engine that is gone, by keys alone."""
+    program.press("F")
+    program.wait("fall back to FP32")
+    program.press("F")
+    program.wait("Back at the FP32 checkpoint", timeout=60, without="engine gone")
+    program.press("q")
+    program.wait("end the engine")
+    program.press("e")
+    assert program.end() == 0
 
 
 def at_the_baseline_that_hangs(program: OnTerminal, home: Path) -> None:
@@ -226,14 +231,7 @@ def test_an_engine_killed_in_any_stage_is_told_and_the_way_back_is_open(home: Pa
         os.kill(engine_of(home), signal.SIGKILL)
         program.wait("engine gone", "SIGKILL", timeout=30)
         (home / "hang").unlink(missing_ok=True)
-        program.press("F")
-        program.wait("fall back to FP32")
-        program.press("F")
-        program.wait("Back at the FP32 checkpoint", timeout=60, without="engine gone")
-        program.press("q")
-        program.wait("end the engine")
-        program.press("e")
-        assert program.end() == 0
+        back_to_fp32_and_out(program)
     kept = subprocess.run(
         [sys.executable, "-m", "amptui", "restore", "last", "--verify"],
         env={**os.environ, "AMPTUI_HOME": str(home / "home")},
