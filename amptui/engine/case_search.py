@@ -26,7 +26,7 @@ from amptui.engine.tracing.modules import global_hooks
 from amptui.engine.tracing.values import extent, is_finite
 from amptui.project import Case
 from amptui.protocol.events import CasesFound
-from amptui.protocol.measuring import FindCases, FoundCase
+from amptui.protocol.measuring import FoundCase
 from amptui.session.named_file import written
 
 #: So many samples are looked at, in the order of the batches.
@@ -85,11 +85,6 @@ def search(bench: Bench, boundary: int) -> Search:
     finally:
         bench.start.restore()
     return Search(boundary=boundary, samples=len(candidates), proposed=proposed, remarks=tuple(remarks))
-
-
-def find_cases(bench: Bench, command: FindCases) -> CasesFound:
-    """Looks through the batches, and writes what it found to `command.path`."""
-    return search(bench, command.boundary).told(command.path)
 
 
 def _form(bench: Bench) -> InputForm:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from amptui import Case, Project, Update
-from amptui.engine.case_search import find_cases
+from amptui.engine.case_search import search
 from amptui.engine.refusals import Refusal
 from amptui.protocol.commands import FindCases
 from amptui.protocol.events import CasesFound
@@ -45,7 +45,8 @@ def pairs(*rows: tuple[float, float]) -> tuple[Tensor, Tensor]:
 
 
 def searched(project: Project, folder: Path, **command: Any) -> CasesFound:
-    return find_cases(bench_of(project, folder), FindCases(**command))
+    asked = FindCases(**command)
+    return search(bench_of(project, folder), asked.boundary).told(asked.path)
 
 
 def by_id(told: CasesFound) -> dict[str, FoundCase]:
@@ -192,6 +193,6 @@ def test_outputs_of_the_projects_own_are_given_what_they_take(tmp_path: Path) ->
 def test_the_checkpoints_state_is_as_before(tmp_path: Path) -> None:
     bench = bench_of(project(Scores(), cross, BATCHES), tmp_path)
 
-    find_cases(bench, FindCases())
+    search(bench, FindCases().boundary)
 
     assert unchanged(bench)
