@@ -20,6 +20,10 @@ _UNSAFE = re.compile(
 _MARKS = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4,}")
 
 
+# Nearly all that is drawn: every character is harmless and takes one cell, which is seen without looking at each.
+_NARROW = re.compile("[\x20-\x7e\xa0\u2500-\u257f\u2800-\u28ff×·…✓✗↷↓↑▸┄┈]*").fullmatch
+
+
 def safe_text(value: object, limit: int = 400, *, lines: bool = False) -> str:
     """`value` as text without control characters, at most `limit` characters long.
 
@@ -43,7 +47,7 @@ def text_of(value: object) -> str:
 
 
 def _visible(text: str) -> str:
-    if text.isascii() and text.isprintable():
+    if (text.isascii() and text.isprintable()) or _NARROW(text):
         return text
     text = _UNSAFE.sub(_escaped, text)
     return _MARKS.sub(lambda match: match.group()[:3], text)
@@ -58,7 +62,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 def display_width(text: str) -> int:
     """How many terminal cells `text` takes: East Asian wide characters two, combining marks none."""
-    return sum(_cells(character) for character in text)
+    return len(text) if _NARROW(text) else sum(_cells(character) for character in text)
 
 
 def _cells(character: str) -> int:

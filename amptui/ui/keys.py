@@ -255,6 +255,10 @@ def textual_bindings(keys: Sequence[Key], action: str = "{}") -> list[Binding]:
     ]
 
 
-def keymap(keys: Sequence[Key]) -> dict[str, str]:
-    """For `App.set_keymap`: the keys of every id, for the bindings that widgets declared with their defaults."""
-    return {key.id: ",".join(key.keys) for key in keys}
+def keymap(keys: Sequence[Key], declared: Sequence[Key] = KEYS) -> dict[str, str]:
+    """For `App.set_keymap`: the keys of every id that is `declared` with others, so mostly none.
+
+    The framework lays its keymap over all bindings again at every key, which takes longer than what the key does.
+    """
+    usual = {key.id: key.keys for key in declared}
+    return {key.id: ",".join(key.keys) for key in keys if key.keys != usual.get(key.id)}

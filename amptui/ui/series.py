@@ -29,6 +29,7 @@ class Series:
         self.last: int | None = None
         #: The newest value as it was given, non-finite included.
         self.value: float | None = None
+        self.changes = 0
 
     def append(self, step: int, value: float | None) -> None:
         """Add `value` at `step`; None is a gap (nothing was measured). Amortised O(1).
@@ -39,6 +40,7 @@ class Series:
             self.rewind(step)
         if self.first is None:
             self.first = step
+        self.changes += 1
         self.last = step
         self.value = value
         column = column_of(value)
@@ -52,6 +54,7 @@ class Series:
 
     def rewind(self, step: int) -> None:
         """Forget every value at `step` and later; a coarse bucket that began before keeps its extremes."""
+        self.changes += 1
         for level in self._levels:
             level.drop_from(step)
         newest = next(filter(None, (level.newest for level in self._levels)), None)

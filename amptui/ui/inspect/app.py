@@ -69,7 +69,7 @@ class InspectApp(Noticing, InOrder):
         self.guard = guard
         self.register_theme(textual_theme(start.look.theme))
         self.theme = f"amptui-{start.look.theme}"
-        self.set_keymap(keymap(start.keys))
+        self.set_keymap(keymap(start.keys, INSPECT_KEYS))
         self._main = InspectScreen(start.look, "compare" if self.two else "first")
         self._names = short_names([reader.reading.path for reader in start.readers])
         self._before_help: Page = self._main.page

@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 from amptui.inspection.compare import Change
 from amptui.inspection.result import Inspection
-from amptui.text import safe_text
+from amptui.text import display_width, safe_text
 from amptui.ui.inspect.compared import changes_told, side_by_side
 from amptui.ui.inspect.contents import Entry
 from amptui.ui.inspect.findings_pane import FindingsPane
@@ -20,7 +20,7 @@ from amptui.ui.inspect.words import card, entry_facts
 from amptui.ui.keys import Key, shown
 from amptui.ui.raster.glyphs import Glyphs
 from amptui.ui.raster.heading import heading
-from amptui.ui.raster.line import Line, Role, blank, cells, clipped, fit, joined, width_of
+from amptui.ui.raster.line import Line, Role, blank, clipped, fit, joined, width_of
 from amptui.ui.raster.prose import Paragraph, paragraph, prose
 from amptui.ui.theme import Look
 from amptui.ui.widgets.lines import LineWidget
@@ -170,7 +170,8 @@ def _entry_line(entry: Entry, width: int, glyphs: Glyphs, *, told: bool) -> Line
     facts = joined([("  ", "text"), *entry_facts(entry, values_read=told)])
     if width_of(facts) > width * 2 // 3:
         facts = clipped(facts, width * 2 // 3, glyphs)
-    path = fit(entry.path, min(width - width_of(facts) - 1, cells(safe_text(entry.path))), cut="start", glyphs=glyphs)
+    room = min(width - width_of(facts) - 1, display_width(safe_text(entry.path)))
+    path = fit(entry.path, room, cut="start", glyphs=glyphs)
     return clipped([(" ", "text"), (path, "accent"), *facts], width, glyphs)
 
 

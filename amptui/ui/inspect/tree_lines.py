@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amptui.text import safe_text
+from amptui.text import display_width, safe_text
 from amptui.ui.inspect.contents import Contents, Shown, TreeView
 from amptui.ui.inspect.words import counted, tensor_words
 from amptui.ui.raster.glyphs import UNICODE, Glyphs
 from amptui.ui.raster.heading import heading
-from amptui.ui.raster.line import Line, Role, Span, blank, cells, clipped, fit, joined, width_of
+from amptui.ui.raster.line import Line, Role, Span, blank, clipped, fit, joined, width_of
 
 #: Cells for the names at most; beyond, the eye would lose the row.
 _WIDEST_NAME = 64
@@ -90,7 +90,7 @@ def _row(
     taken = 3 + len(indent) + len(sign)
     column = min(_WIDEST_NAME, width * 9 // 20) - taken
     # A long name takes what its facts leave.
-    room = max(4, column, min(cells(safe_text(entry.name)), width - taken - 1 - width_of(facts)))
+    room = max(4, column, min(display_width(safe_text(entry.name)), width - taken - 1 - width_of(facts)))
     name = fit(entry.name, room, glyphs=glyphs)
     spans = [
         Span(margin, margin_role),  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,6 +37,18 @@ class Axis:
         else:
             share = (place - self.low) / span if span > 0 else 0.5
         return min(1.0, max(0.0, share))
+
+    def dots(self, rows: int) -> Callable[[float], int]:
+        """What gives for a finite value the row of dots at which it lies, of `rows`, 0 at the top."""
+        low, span = self.low, self.high - self.low
+        if self.scale != "linear" or not 0 < span < math.inf:
+            return lambda value: round((1.0 - self.fraction(value)) * (rows - 1))
+
+        def row(value: float) -> int:  # `fraction`, without a call for every part of it
+            share = (value - low) / span
+            return round((1.0 - (0.0 if share < 0.0 else 1.0 if share > 1.0 else share)) * (rows - 1))
+
+        return row
 
     def _place(self, value: float) -> float:
         if self.scale == "linear":

@@ -12,12 +12,17 @@ _BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 _ASCII = (" ", "'", "-", "|", ".", "|", "|", "|")
 
 
+def dots_of(glyphs: Glyphs) -> tuple[int, int]:
+    """How many dots a cell has, across and down."""
+    return (1, 3) if glyphs.name == "ascii" else (2, 4)
+
+
 class Canvas:
     """A grid of `width` × `height` cells of dots. Column 0 is left, dot row 0 is at the top."""
 
     def __init__(self, width: int, height: int, glyphs: Glyphs = UNICODE) -> None:
         self._ascii = glyphs.name == "ascii"
-        self.dots_across, self.dots_down = (1, 3) if self._ascii else (2, 4)
+        self.dots_across, self.dots_down = dots_of(glyphs)
         self.width = width
         self.height = height
         self._rows = [bytearray(width) for _ in range(height)]

@@ -39,6 +39,11 @@ EMPTY = Column(math.inf, -math.inf, 0)
 class Source(Protocol):
     """Where a plot takes its values from: a list through `Values`, a long history through `amptui.ui.series`."""
 
+    @property
+    def changes(self) -> int:
+        """How often the values have changed so far."""
+        ...
+
     def buckets(self, first: int, last: int, count: int) -> Iterable[Bucket]:
         """Summaries in order of step that cover `first` to `last` inclusive, fine enough for `count` columns."""
         ...
@@ -46,6 +51,9 @@ class Source(Protocol):
 
 class Values(Sequence[float | None]):
     """A plain list of values at steps `start`, `start + 1`, … as a `Source`. None is a gap."""
+
+    #: The list is not expected to change.
+    changes = 0
 
     def __init__(self, values: Sequence[float | None], start: int = 0) -> None:
         self._values = values
@@ -89,10 +97,13 @@ def columns(source: Source, first: int, last: int, count: int) -> list[Column]:
         begin = int((bucket_first - first) * scale) if bucket_first > first else 0
         end = int((bucket_last - first) * scale) if bucket_last < last else count - 1
         for index in range(begin, end + 1):
-            lows[index] = min(lows[index], low)
-            highs[index] = max(highs[index], high)
+            # No min and max here: calling them takes longer than all the rest.
+            if low < lows[index]:  # noqa: PLR1730
+                lows[index] = low
+            if high > highs[index]:  # noqa: PLR1730
+                highs[index] = high
             lost[index] |= bits
-    return [Column(*column) for column in zip(lows, highs, lost, strict=True)]
+    return list(map(Column._make, zip(lows, highs, lost, strict=True)))
 
 
 def extremes(all_columns: Iterable[Column]) -> tuple[float, float] | None:

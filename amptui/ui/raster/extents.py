@@ -21,11 +21,11 @@ def extents(trace_columns: Sequence[Column], used: Axis, dot_rows: int, *, held:
 
     Nothing is joined across a value that is not finite or a gap: a line that broke off must look broken.
     """
-    own = [_own_extent(column, used, dot_rows) for column in trace_columns]
+    own = _own_extents(trace_columns, used, dot_rows)
     result = list(own)
     before: int | None = None
-    for index, (extent, column) in enumerate(zip(own, trace_columns, strict=True)):
-        if column.lost:
+    for index, (extent, (_, _, lost)) in enumerate(zip(own, trace_columns, strict=True)):
+        if lost:
             before = None
         elif extent is not None:
             if before is not None:
@@ -34,16 +34,16 @@ def extents(trace_columns: Sequence[Column], used: Axis, dot_rows: int, *, held:
     return result
 
 
-def _own_extent(column: Column, used: Axis, dot_rows: int) -> Extent | None:
-    low, high, _ = column
-    if low > high:
-        return None
-    top = _dot(high, used, dot_rows)
-    return Extent(top, top if low == high else _dot(low, used, dot_rows))
-
-
-def _dot(value: float, used: Axis, dot_rows: int) -> int:
-    return round((1.0 - used.fraction(value)) * (dot_rows - 1))
+def _own_extents(trace_columns: Sequence[Column], used: Axis, dot_rows: int) -> list[Extent | None]:
+    dot = used.dots(dot_rows)
+    result: list[Extent | None] = []
+    for low, high, _ in trace_columns:
+        if low > high:
+            result.append(None)
+            continue
+        top = dot(high)
+        result.append(Extent(top, top if low == high else dot(low)))
+    return result
 
 
 def _join(all_extents: list[Extent | None], left: int, right: int, *, held: bool) -> None:

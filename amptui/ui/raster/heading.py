@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from amptui.ui.raster.glyphs import UNICODE, Glyphs
 from amptui.ui.raster.line import Line, Role, Span, clipped, joined, width_of
@@ -21,6 +22,13 @@ def heading(
 
     `right` goes first where room is short, then the end of the notes.
     """
+    return _heading(title, width, tuple(notes), right, focused, glyphs)
+
+
+@lru_cache(64)  # most headings are the same from one paint to the next
+def _heading(
+    title: str, width: int, notes: tuple[tuple[str, Role], ...], right: str, focused: bool, glyphs: Glyphs
+) -> Line:
     if width <= 0:
         return ()
     role: Role = "accent" if focused else "rule"

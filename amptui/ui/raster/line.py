@@ -7,7 +7,6 @@ raster can be handed a foreign label without further thought.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -32,10 +31,6 @@ Align = Literal["left", "right"]
 Cut = Literal["end", "start"]
 
 
-#: Text of which every character takes one cell, recognised without looking at each: nearly all that is drawn.
-_NARROW = re.compile("[\x20-\x7e\u2500-\u257f\u2800-\u28ff×·…✓✗↷↓↑▸┄┈]*").fullmatch
-
-
 class Span(NamedTuple):
     text: str
     role: Role = "text"
@@ -49,14 +44,9 @@ def plain(line: Line) -> str:
     return "".join(text for text, _ in line)
 
 
-def cells(text: str) -> int:
-    """How many cells safe `text` takes."""
-    return len(text) if _NARROW(text) else display_width(text)
-
-
 def width_of(line: Line) -> int:
     """How many cells `line` takes."""
-    return sum(cells(text) for text, _ in line)
+    return sum(display_width(text) for text, _ in line)
 
 
 def fit(text: object, width: int, *, align: Align = "left", cut: Cut = "end", glyphs: Glyphs = UNICODE) -> str:
@@ -64,10 +54,10 @@ def fit(text: object, width: int, *, align: Align = "left", cut: Cut = "end", gl
     if width <= 0:
         return ""
     safe = safe_text(text, limit=2000)
-    used = cells(safe)
+    used = display_width(safe)
     if used > width:
         safe = glyphs.ellipsis if width == 1 else _cut(safe, width - 1, cut, glyphs)
-        used = cells(safe)
+        used = display_width(safe)
     padding = " " * (width - used)
     return padding + safe if align == "right" else safe + padding
 
@@ -125,7 +115,7 @@ def clipped(spans: Iterable[Span | tuple[str, Role]], width: int, glyphs: Glyphs
     kept: list[Span] = []
     room = width
     for text, role in line:
-        needed = cells(text)
+        needed = display_width(text)
         if needed >= room:
             # The ellipsis is due even where this span alone would fit: more follows.
             cut = fit(text + glyphs.ellipsis, room, glyphs=glyphs) if needed > room else _ended(text, room, glyphs)
@@ -167,6 +157,6 @@ def centred(text: str, width: int, height: int, role: Role = "dim") -> tuple[Lin
     if width <= 0 or height <= 0:
         return ()
     shown = fit(text, min(width, display_width(safe_text(text))))
-    left = (width - cells(shown)) // 2
+    left = (width - display_width(shown)) // 2
     middle = clipped([(" " * left, role), (shown, role)], width)
     return tuple(middle if row == (height - 1) // 2 else blank(width) for row in range(height))

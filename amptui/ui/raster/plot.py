@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from amptui.text import display_width, safe_text
 from amptui.ui.raster.axis import Axis, Scale, axis, ticks
-from amptui.ui.raster.canvas import Canvas
-from amptui.ui.raster.columns import MINUS_INF, NAN, NON_FINITE, PLUS_INF, Column, Source, columns
-from amptui.ui.raster.extents import extents, left_out
+from amptui.ui.raster.columns import Column, Source
+from amptui.ui.raster.frame import Frame, Limit
 from amptui.ui.raster.glyphs import UNICODE, Glyphs
-from amptui.ui.raster.line import Line, Role, Span, blank, fit, runs
+from amptui.ui.raster.line import Line, Role, Span, blank, fit
+from amptui.ui.raster.traced import Traced, Window, summary, traced
 
 #: Cells for labels and the axis; the wide one only where a label needs it, as every change moves the picture.
 GUTTER, WIDE_GUTTER = 6, 8
@@ -38,19 +37,14 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Limit:
-    """A horizontal line at `value`, with a word at its right end: a clipping norm, a tolerance."""
-
-    value: float
-    label: str = ""
-
-
-@dataclass(frozen=True)
 class Picture:
-    """What `raster` returns: the lines, and the axis to hand back next time so that it holds still."""
+    """What `raster` returns, to be handed back next time: the axis holds still, and what did not change is kept."""
 
     lines: tuple[Line, ...]
     axis: Axis | None
+    traced: tuple[Traced, ...] = field(default=(), repr=False, compare=False)
+    #: All that the lines depend on.
+    drawn_from: object = field(default=None, repr=False, compare=False)
 
 
 def raster(
@@ -61,7 +55,7 @@ def raster(
     scale: Scale = "linear",
     first: int = 0,
     last: int = 0,
-    previous: Axis | None = None,
+    previous: Picture | None = None,
     limits: Sequence[Limit] = (),
     steps: bool | None = None,
     empty: str = "no values yet",
@@ -74,34 +68,50 @@ def raster(
     scale, zero and negative values show as arrows at the bottom. `limits` widen the axis only if they are near.
     `steps` draws a last line with step numbers; by default from six lines on. `empty` is shown without any value.
     """
+    held_axis = previous.axis if previous is not None else None
     if width <= 0 or height <= 0:
-        return Picture((), previous)
+        return Picture((), held_axis)
     with_steps = height >= TALL if steps is None else steps and height > 1
     rows = height - with_steps
-    for gutter in _gutters(previous, rows):
+    before = _before(series, previous)
+    for gutter in _gutters(held_axis, rows):
         canvas_width = width - gutter if width >= gutter + NARROW else width
-        dots = canvas_width if glyphs.name == "ascii" else 2 * canvas_width
-        data = [columns(trace.source, first, last, dots) for trace in series]
-        y_axis = _axis(data, scale, previous, limits)
+        frame = Frame(canvas_width, rows, glyphs)
+        window = Window(first, last, canvas_width * frame.dots_across)
+        data = [summary(trace.source, window, known) for trace, known in zip(series, before, strict=True)]
+        y_axis = _axis([summed.columns for summed in data], scale, held_axis, limits)
         labels = dict(ticks(y_axis, rows)) if y_axis and canvas_width < width else {}
         if all(len(label) < gutter for label in labels.values()):
             break
-    frame = _Frame(canvas_width, rows, glyphs)
-    if y_axis is None and not any(column.lost & NON_FINITE for trace in data for column in trace):
-        frame.write(empty, (rows - 1) // 2, max(0, (canvas_width - len(empty)) // 2), "dim")
     used = y_axis or axis(0.0, 1.0, scale)
+    placed = tuple(
+        traced(summed, used, frame.dot_rows, frame.dots_across, held=trace.held, before=known)
+        for trace, summed, known in zip(series, data, before, strict=True)
+    )
+    looks = [(trace.role, trace.dashed, one.extents, one.marks) for trace, one in zip(series, placed, strict=True)]
+    drawn_from = (width, height, with_steps, first, last, y_axis, used, labels, tuple(limits), empty, glyphs, looks)
+    if previous is not None and previous.drawn_from == drawn_from:
+        return replace(previous, traced=placed)
+    if y_axis is None and not any(mark.lost for one in placed for mark in one.marks):
+        frame.write(empty, (rows - 1) // 2, max(0, (canvas_width - len(empty)) // 2), "dim")
     for limit in limits:
         frame.limit(limit, used)
-    for trace, trace_columns in zip(reversed(series), reversed(data), strict=True):
-        frame.trace(trace, trace_columns, used)
-    for trace, trace_columns in zip(reversed(series), reversed(data), strict=True):
-        frame.marks(trace_columns, used, trace)
+    for trace, one in zip(reversed(series), reversed(placed), strict=True):
+        frame.trace(one, trace.role, dashed=trace.dashed)
+    for trace, one in zip(reversed(series), reversed(placed), strict=True):
+        frame.marks(one, trace.role if trace.dashed else "warn")
     for limit in limits:
         frame.limit_label(limit, used)
     lines = _with_axis(frame.lines(), labels, width - canvas_width, glyphs)
     if with_steps:
         lines.append(_step_line(first, last, width - canvas_width, canvas_width))
-    return Picture(tuple(lines), y_axis)
+    return Picture(tuple(lines), y_axis, placed, drawn_from)
+
+
+def _before(series: Sequence[Trace], previous: Picture | None) -> Sequence[Traced | None]:
+    """What each of `series` was traced as in the picture before."""
+    known: Sequence[Traced] = previous.traced if previous is not None else ()
+    return [known[place] if place < len(known) else None for place in range(len(series))]
 
 
 def _gutters(previous: Axis | None, rows: int) -> tuple[int, ...]:
@@ -133,98 +143,6 @@ def _near(value: float, low: float, high: float, scale: Scale) -> bool:
         return value > 0 and low > 0 and low / 10 <= value <= high * 10
     span = high - low
     return low - span <= value <= high + span
-
-
-class _Frame:
-    """The cells beside the axis while they are being drawn."""
-
-    def __init__(self, width: int, height: int, glyphs: Glyphs) -> None:
-        self.width = width
-        self.height = height
-        self.glyphs = glyphs
-        self.characters = [[" "] * width for _ in range(height)]
-        self.roles: list[list[Role]] = [["text"] * width for _ in range(height)]
-
-    def lines(self) -> list[Line]:
-        return [runs(row, roles) for row, roles in zip(self.characters, self.roles, strict=True)]
-
-    def put(self, row: int, cell: int, character: str, role: Role) -> None:
-        self.characters[row][cell] = character
-        self.roles[row][cell] = role
-
-    def write(self, text: str, row: int, cell: int, role: Role) -> None:
-        """`text` from `cell` on, as far as it is made of single-cell characters and fits."""
-        for character in fit(text, max(0, self.width - cell), glyphs=self.glyphs):
-            if display_width(character) != 1 or cell >= self.width:
-                return
-            self.put(row, cell, character, role)
-            cell += 1
-
-    def limit(self, limit: Limit, used: Axis) -> None:
-        row = self._limit_row(limit, used)
-        if row is None:
-            return
-        for cell in range(self.width):
-            self.put(row, cell, self.glyphs.limit, "dim")
-
-    def limit_label(self, limit: Limit, used: Axis) -> None:
-        """The word of `limit` at the right end of its line, or the left one, where no curve is in the way."""
-        row = self._limit_row(limit, used)
-        text = fit(limit.label, min(display_width(safe_text(limit.label)), self.width // 2), glyphs=self.glyphs)
-        room = display_width(text) + 1
-        if row is None or not text:
-            return
-        for start, padded in ((self.width - room, f" {text}"), (0, f"{text} ")):
-            under = self.characters[row][start : start + room]
-            if all(character in (" ", self.glyphs.limit) for character in under):
-                self.write(padded, row, start, "dim")
-                return
-
-    def _limit_row(self, limit: Limit, used: Axis) -> int | None:
-        seen = math.isfinite(limit.value) and used.shows(limit.value) and _inside(limit.value, used)
-        return self._row(limit.value, used) if seen and self.height else None
-
-    def trace(self, trace: Trace, trace_columns: Sequence[Column], used: Axis) -> None:
-        canvas = Canvas(self.width, self.height, self.glyphs)
-        covered = extents(trace_columns, used, canvas.rows, held=trace.held)
-        for column, extent in enumerate(covered):
-            if extent and not (trace.dashed and left_out(column, covered, canvas.dots_across)):
-                canvas.draw(column, extent.top, extent.bottom)
-        for row, cell, character in canvas.drawn():
-            self.put(row, cell, character, trace.role)
-
-    def marks(self, trace_columns: Sequence[Column], used: Axis, trace: Trace) -> None:
-        """Crosses for values that are not finite, arrows for those below a logarithmic axis."""
-        if self.height == 0:
-            return
-        across = 1 if self.glyphs.name == "ascii" else 2
-        newest: float | None = None
-        for index, column in enumerate(trace_columns):
-            cell = index // across
-            if column.has_value:
-                newest = column.high
-                if not used.shows(column.low):
-                    self.put(self.height - 1, cell, self.glyphs.below, trace.role if trace.dashed else "warn")
-            if column.lost & NON_FINITE:
-                rows = ((NAN, self._row(newest, used)), (MINUS_INF, self.height - 1), (PLUS_INF, 0))
-                for row in (row for bit, row in rows if column.lost & bit):
-                    self.put(row, cell, self.glyphs.lost, "bad")
-
-    def _row(self, value: float | None, used: Axis) -> int:
-        """The row of `value`; the middle one where there is none."""
-        share = 0.5 if value is None else used.fraction(value)
-        return min(self.height - 1, int((1 - share) * self.height))
-
-
-def _inside(value: float, used: Axis) -> bool:
-    exact = 1e-9
-    place = used.fraction(value)
-    if exact < place < 1 - exact:
-        return True
-    # At an end `fraction` may have clamped: compare with the end itself.
-    end = used.low if place <= exact else used.high
-    own = value if used.scale == "linear" else (math.log2(value) if used.scale == "log2" else math.log10(value))
-    return math.isclose(own, end, rel_tol=1e-9, abs_tol=1e-300)
 
 
 def _with_axis(lines: list[Line], labels: Mapping[int, str], gutter: int, glyphs: Glyphs) -> list[Line]:

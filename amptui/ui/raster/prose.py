@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from amptui.text import display_width, safe_text
 from amptui.ui.raster.glyphs import UNICODE, Glyphs
 from amptui.ui.raster.line import Line, Role, Span, blank, clipped
-from amptui.ui.raster.line import cells as cells_of
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def _wrapped(item: Paragraph, width: int, glyphs: Glyphs) -> list[Line]:
     used = 0
     for word, role in _words(item):
         for piece in _pieces(word, room):
-            cells = cells_of(piece)
+            cells = display_width(piece)
             if used + cells > room and used:
                 if piece.isspace() and not item.literal:
                     continue
@@ -88,7 +87,7 @@ def _words(item: Paragraph) -> list[tuple[str, Role]]:
 
 def _pieces(word: str, room: int) -> list[str]:
     """`word` cut into pieces of at most `room` cells."""
-    if cells_of(word) <= room:
+    if display_width(word) <= room:
         return [word]
     pieces: list[str] = []
     piece, used = "", 0

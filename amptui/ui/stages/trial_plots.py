@@ -6,11 +6,12 @@ import math
 
 from amptui.findings.words import counted, scale_text
 from amptui.protocol.facts import UpdateFacts
+from amptui.ui.raster.frame import Limit
 from amptui.ui.raster.glyphs import UNICODE, Glyphs
 from amptui.ui.raster.heading import legend
 from amptui.ui.raster.line import Role
 from amptui.ui.raster.numbers import bytes_size, number
-from amptui.ui.raster.plot import Limit, Trace
+from amptui.ui.raster.plot import Trace
 from amptui.ui.raster.prose import Paragraph
 from amptui.ui.session_view import SessionView
 from amptui.ui.widgets.plot import PlotValue

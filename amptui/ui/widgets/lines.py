@@ -7,12 +7,13 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from textual.dom import NoScreen
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
+from amptui.text import display_width
 from amptui.ui.raster.glyphs import to_ascii
-from amptui.ui.raster.line import Line, Span, cells, plain
+from amptui.ui.raster.line import Line, Span, plain
 from amptui.ui.theme import Look
 
 
@@ -28,8 +29,10 @@ class LineWidget(Widget, can_focus=True):
         self.look = look
         self._lines: tuple[Line, ...] = ()
         self._highlighted: int | None = None
-        #: The size and focus that `_lines` were drawn for; None where they are out of date.
-        self._drawn_for: tuple[int, int, bool] | None = None
+        #: The size that `_lines` were drawn for; None where they are out of date.
+        self._drawn_for: Size | None = None
+        #: Rows that have been asked for, ready for the terminal.
+        self._strips: dict[int, Strip] = {}
 
     def draw(self, width: int, height: int) -> tuple[Line, ...]:
         """`height` lines of `width` cells."""
@@ -49,50 +52,74 @@ class LineWidget(Widget, can_focus=True):
             self._drawn_for = None
             self.refresh()
             return
-        before, highlighted = self._lines, self._highlighted
-        if self._drawn_for is None or self._drawn_for != self._frame():
-            self._draw_now()
+        before, highlighted, size = self._lines, self._highlighted, self.size
+        if self._drawn_for != size:
+            self._draw_now(size)
             self.refresh()
             return
-        self._draw_now()
+        self._draw_now(size)
         regions = [
             region
             for row, (old, new) in enumerate(zip(before, self._lines, strict=True))
-            if (region := _changed(row, old, new, self.size.width, {highlighted, self._highlighted}))
+            if (region := _changed(row, old, new, size.width, {highlighted, self._highlighted}))
         ]
         if highlighted != self._highlighted:
             rows = {row for row in (highlighted, self._highlighted) if row is not None}
-            regions.extend(Region(0, row, self.size.width, 1) for row in rows)
+            regions.extend(Region(0, row, size.width, 1) for row in rows)
         if regions:
             self.refresh(*regions)
 
-    def on_focus(self) -> None:
-        self.redraw()
-
-    def on_blur(self) -> None:
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        """Panes show the focus in what they draw; no style depends on it, which the framework would look up."""
         self.redraw()
 
     def render_line(self, y: int) -> Strip:
-        """One line as the framework wants it; drawn now if the size has changed since."""
-        if self._drawn_for != self._frame():
-            self._draw_now()
+        """One line as the framework wants it."""
+        return self.render_lines(Region(0, y, self.size.width, 1))[0]
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines of `crop`, drawn now if the size has changed since.
+
+        Panes have no border, padding or opacity, which is most of what the framework's own way to here is about; it
+        would also look up size and styles for every single line.
+        """
+        size = self.size
+        if self._drawn_for != size:
+            self._draw_now(size)
+        strips = [self._strip(y, size.width) for y in crop.line_range]
+        return strips if crop.column_span == (0, size.width) else [strip.crop(*crop.column_span) for strip in strips]
+
+    def _strip(self, y: int, width: int) -> Strip:
+        strip = self._strips.get(y)
+        if strip is None:
+            strip = self._strips[y] = self._coloured(y, width)
+        return strip
+
+    def _coloured(self, y: int, width: int) -> Strip:
         if not 0 <= y < len(self._lines):
-            return Strip.blank(self.size.width)
-        styles = self.look.styles
-        drawn = to_ascii if self.look.ascii else str
-        segments = [Segment(drawn(text), styles[role]) for text, role in self._lines[y]]
-        strip = Strip(segments)
-        return strip.apply_style(self.look.selected) if y == self._highlighted else strip
+            strip = Strip.blank(width)
+        else:
+            styles = self.look.styles
+            drawn = to_ascii if self.look.ascii else str
+            strip = Strip([Segment(drawn(text), styles[role]) for text, role in self._lines[y]])
+            strip = strip.adjust_cell_length(width)
+            if y == self._highlighted:
+                strip = strip.apply_style(self.look.selected)
+        for line_filter in self.get_line_filters():
+            strip = strip.apply_filter(line_filter, self.background_colors[1])
+        return strip
 
-    def _draw_now(self) -> None:
-        frame = self._frame()
-        width, height, _ = frame
-        self._lines = self.draw(width, height)
+    def _draw_now(self, size: Size) -> None:
+        before, highlighted, same_size = self._lines, self._highlighted, self._drawn_for == size
+        self._lines = self.draw(size.width, size.height)
         self._highlighted = self.highlighted_row()
-        self._drawn_for = frame
-
-    def _frame(self) -> tuple[int, int, bool]:
-        return (self.size.width, self.size.height, self.has_focus)
+        self._drawn_for = size
+        if not same_size or highlighted != self._highlighted or len(before) != len(self._lines):
+            self._strips.clear()
+            return
+        for row, (old, new) in enumerate(zip(before, self._lines, strict=True)):
+            if old != new:
+                self._strips.pop(row, None)
 
     def _seen(self) -> bool:
         try:
@@ -110,7 +137,7 @@ def _changed(row: int, old: Line, new: Line, width: int, whole: set[int | None])
     old, new = old[start : len(old) - end], new[start : len(new) - end]
     before, after = plain(old), plain(new)
     middle = width - left - right
-    if {len(before), len(after), cells(before), cells(after)} != {middle}:
+    if {len(before), len(after), display_width(before), display_width(after)} != {middle}:
         return Region(0, row, width, 1)  # wide characters: cells are not characters
     roles_before = [role for text, role in old for _ in text]
     roles_after = [role for text, role in new for _ in text]
@@ -129,5 +156,5 @@ def _common(pairs: Iterable[tuple[Span, Span]]) -> tuple[int, int]:
         if one != other:
             break
         count += 1
-        width += cells(one.text)
+        width += display_width(one.text)
     return count, width

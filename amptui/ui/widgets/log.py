@@ -31,6 +31,8 @@ class LogPane(Scrolling):
 
     def show(self, value: LogValue) -> None:
         """Show `value`; call it a few times a second at most, as every new entry moves all lines."""
+        if value == self._value:
+            return
         if self._back:
             self._back += max(0, value.total - self._value.total)
         self._value = value

@@ -9,10 +9,11 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from amptui.ui.keys import KEYS, textual_bindings
-from amptui.ui.raster.axis import Axis, Scale
+from amptui.ui.raster.axis import Scale
+from amptui.ui.raster.frame import Limit
 from amptui.ui.raster.heading import heading
 from amptui.ui.raster.line import Line, Role
-from amptui.ui.raster.plot import Limit, Picture, Trace, raster
+from amptui.ui.raster.plot import Picture, Trace, raster
 from amptui.ui.theme import Look
 from amptui.ui.widgets.lines import LineWidget
 
@@ -43,7 +44,8 @@ class PlotPane(LineWidget):
     def __init__(self, look: Look, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(look, id=id, classes=classes)
         self._value = PlotValue(title="")
-        self._axis: Axis | None = None
+        #: What was drawn last; None where its axis is not to be held.
+        self._picture: Picture | None = None
         self._scale: Scale | None = None
         #: The steps looked at; None for all.
         self._window: tuple[int, int] | None = None
@@ -62,31 +64,26 @@ class PlotPane(LineWidget):
         if self._scale and self._scale != value.scale:
             right = f"{self._scale}, {right}" if right else self._scale
         top = heading(value.title, width, notes=value.notes, right=right, focused=self.has_focus, glyphs=glyphs)
-        picture = self._picture(width, height - 1, first, last)
-        self._axis = picture.axis
-        return (top, *picture.lines)[:height]
-
-    def _picture(self, width: int, height: int, first: int, last: int) -> Picture:
-        value = self._value
-        return raster(
+        self._picture = raster(
             value.traces,
             width,
-            height,
+            height - 1,
             scale=self._scale or value.scale,
             first=first,
             last=last,
-            previous=self._axis,
+            previous=self._picture,
             limits=value.limits,
             empty=value.empty,
-            glyphs=self.look.glyphs,
+            glyphs=glyphs,
         )
+        return (top, *self._picture.lines)[:height]
 
     def action_log_axis(self) -> None:
         """A logarithmic axis, and back."""
         plain: Scale = self._value.scale
         logarithmic: Scale = "log" if plain == "linear" else "linear"
         self._scale = logarithmic if self._scale in (None, plain) else plain
-        self._axis = None
+        self._picture = None
         self.redraw()
 
     def action_zoom_in(self) -> None:
@@ -112,7 +109,7 @@ class PlotPane(LineWidget):
     def action_whole(self) -> None:
         """All steps again."""
         self._window = None
-        self._axis = None
+        self._picture = None
         self.redraw()
 
     def _range(self) -> tuple[int, int]:
@@ -127,5 +124,5 @@ class PlotPane(LineWidget):
         first = max(self._value.first, min(first, last - FINEST + 1))
         last = min(self._value.last, last)
         self._window = None if (first, last) == (self._value.first, self._value.last) else (first, last)
-        self._axis = None
+        self._picture = None
         self.redraw()

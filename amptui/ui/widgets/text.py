@@ -27,6 +27,8 @@ class TextPane(ScrollingPage):
 
     def show(self, value: TextValue) -> None:
         """Show `value`."""
+        if value == self._value:
+            return
         if value.title != self._value.title:
             self._top = 0
         self._value = value

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from amptui.text import display_width, safe_text
-from amptui.ui.raster.axis import Axis, Scale
-from amptui.ui.raster.columns import Values
+from amptui.ui.raster.axis import Scale
+from amptui.ui.raster.columns import Bucket, Values
+from amptui.ui.raster.frame import Limit
 from amptui.ui.raster.glyphs import ASCII, UNICODE, Glyphs
 from amptui.ui.raster.line import Line, plain
-from amptui.ui.raster.plot import Limit, Picture, Trace, raster
+from amptui.ui.raster.plot import Picture, Trace, raster
+from amptui.ui.series import Series
 
 HOSTILE = st.one_of(
     st.floats(allow_nan=True, allow_infinity=True, allow_subnormal=True),
@@ -32,7 +35,7 @@ def plot(
     scale: Scale = "linear",
     glyphs: Glyphs = UNICODE,
     held: bool = False,
-    previous: Axis | None = None,
+    previous: Picture | None = None,
     limits: tuple[Limit, ...] = (),
     steps: bool = False,
 ) -> Picture:
@@ -206,9 +209,52 @@ def test_a_limit_far_away_does_not_flatten_the_curve() -> None:
 
 def test_the_axis_holds_still_while_the_data_fits_and_moves_when_it_does_not() -> None:
     before = plot([0.0, 10.0])
-    assert plot([0.0, 9.0], previous=before.axis).axis == before.axis
-    assert plot([0.0, 11.0], previous=before.axis).axis != before.axis
-    assert plot([0.0, 1.0], previous=before.axis).axis != before.axis
+    assert plot([0.0, 9.0], previous=before).axis == before.axis
+    assert plot([0.0, 11.0], previous=before).axis != before.axis
+    assert plot([0.0, 1.0], previous=before).axis != before.axis
+
+
+class Asked(Values):
+    """Counts how often its values are gone through."""
+
+    asked = 0
+
+    def buckets(self, first: int, last: int, count: int) -> Iterable[Bucket]:
+        self.asked += 1
+        return super().buckets(first, last, count)
+
+
+@given(
+    steps=st.lists(st.lists(HOSTILE, min_size=1, max_size=8), min_size=2, max_size=6),
+    other=st.lists(HOSTILE, max_size=40),
+    scale=SCALES,
+    glyphs=GLYPHS,
+    held=st.booleans(),
+)
+def test_a_picture_handed_back_changes_nothing_but_the_axis_that_holds_still(
+    steps: list[list[float | None]], other: list[float | None], scale: Scale, glyphs: Glyphs, held: bool
+) -> None:
+    live = Series()
+    traces = [Trace(source=live, held=held), Trace(source=Values(other), role="baseline", dashed=True)]
+    picture: Picture | None = None
+    for values in steps:
+        for value in values:
+            live.append(live.changes, value)
+        axis_alone = None if picture is None else Picture((), picture.axis)
+        afresh = raster(traces, 46, 8, scale=scale, last=47, previous=axis_alone, glyphs=glyphs)
+        picture = raster(traces, 46, 8, scale=scale, last=47, previous=picture, glyphs=glyphs)
+        assert picture == afresh
+
+
+def test_what_did_not_change_is_not_gone_through_again() -> None:
+    live, finished = Series(), Asked([1.0, 2.0, 3.0])
+    traces = [Trace(source=live), Trace(source=finished)]
+    picture = raster(traces, 46, 8, last=9)
+    for step in range(5):
+        live.append(step, 2.0)
+        picture = raster(traces, 46, 8, last=9, previous=picture)
+    assert finished.asked == 1
+    assert raster(traces, 46, 8, last=9, previous=picture).lines is picture.lines
 
 
 @pytest.mark.parametrize("payload", ["\x1b[2J", "\x1b]52;c;Zm9v\x07", "\x9b31m", "\u202egnp", "a\r\nb", "\x00"])
@@ -227,8 +273,6 @@ def test_step_labels_never_collide(first: int, more: int, width: int) -> None:
 
 
 def test_a_picture_of_a_million_steps_reads_only_a_few_thousand_buckets() -> None:
-    from amptui.ui.series import Series
-
     series = Series()
     for step in range(20_000):
         series.append(step, float(step))

@@ -100,6 +100,38 @@ def test_an_unchanged_value_repaints_nothing(monkeypatch: pytest.MonkeyPatch) ->
     run(pane, script)
 
 
+def test_only_rows_that_changed_are_made_again() -> None:
+    pane = TextPane(Look())
+
+    async def script(pilot: Pilot[None]) -> None:
+        pane.show(TextValue(paragraphs=[paragraph("one"), paragraph("two")]))
+        await pilot.pause()
+        before = pane.render_lines(Region(0, 0, *pane.size))
+        pane.show(TextValue(paragraphs=[paragraph("one"), paragraph("other")]))
+        after = pane.render_lines(Region(0, 0, *pane.size))
+        assert [row for row in range(pane.size.height) if before[row] is not after[row]] == [1]
+        assert after[1].text.rstrip() == "other"
+        assert [strip.text for strip in pane.render_lines(Region(1, 1, 3, 1))] == ["the"]
+        assert screen(pane)[pane.size.height - 1 :] == [" " * pane.size.width]
+
+    run(pane, script)
+
+
+def test_the_focus_shows_in_the_row_that_tells_it() -> None:
+    pane = TextPane(Look())
+
+    async def script(pilot: Pilot[None]) -> None:
+        pane.show(TextValue(title="why", paragraphs=[paragraph("one")]))
+        pane.screen.set_focus(None)
+        await pilot.pause()
+        assert screen(pane)[0].startswith("─ why")
+        pane.screen.set_focus(pane)
+        await pilot.pause()
+        assert screen(pane)[0].startswith("━ why")
+
+    run(pane, script)
+
+
 def test_one_more_step_repaints_a_few_cells_of_a_plot(monkeypatch: pytest.MonkeyPatch) -> None:
     pane = PlotPane(Look())
     series = growing(50)
