@@ -22,7 +22,8 @@ class DecisionRefused(TypeError):
 def decided(result: Any) -> tuple[Any, float | None]:
     """The decision as plain values, and the margin where `decide` returned `(decision, margin)`.
 
-    Raises DecisionRefused for objects that are told apart only by their address, and for tensors of fractions.
+    Raises DecisionRefused for objects that are told apart only by their address, and for fractions in a tensor, an
+    array or a list: raw scores, which differ between any two dtypes. One number by itself is a decision.
     """
     if isinstance(result, tuple) and len(result) == 2:
         decision, margin = result
@@ -40,16 +41,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
+        if any(isinstance(item, float) and _is_fraction(item) for item in value):
+            raise _fractions(f"a {type(value).__name__} with fractions")
         return [plain(item) for item in value]
     if isinstance(value, set | frozenset):
         return sorted((plain(item) for item in value), key=repr)
     if isinstance(value, Tensor) and value.is_floating_point() and _has_fractions(value):
-        raise DecisionRefused(
-            f"decide returned a tensor of {str(value.dtype).removeprefix('torch.')} fractions, which any rounding "
-            f"changes: {_RETURN}"
-        )
+        raise _fractions(f"a tensor of {str(value.dtype).removeprefix('torch.')} fractions")
     if callable(getattr(value, "tolist", None)):  # tensors, NumPy's arrays and scalars
         listed = value.tolist()
+        if getattr(getattr(value, "dtype", None), "kind", "") == "f" and _holds_fractions(listed):
+            raise _fractions(f"{value.dtype} fractions in a NumPy {type(value).__name__}")
         return plain(listed) if type(listed) is not type(value) else repr(value)
     if isinstance(value, bool | int | float | str) or value is None:
         return value
@@ -61,10 +63,23 @@ def plain(value: Any) -> Any:
     return shown
 
 
+def _fractions(returned: str) -> DecisionRefused:
+    return DecisionRefused(f"decide returned {returned}, which any rounding changes: {_RETURN}")
+
+
 def _has_fractions(value: Tensor) -> bool:
     """NaN and infinity are no fractions: a trial may bring them where FP32 decided."""
     finite = value.detach()[torch.isfinite(value.detach())]
     return bool((finite != finite.trunc()).any())
+
+
+def _holds_fractions(listed: Any) -> bool:
+    return any(map(_holds_fractions, listed)) if isinstance(listed, list) else _is_fraction(float(listed))
+
+
+def _is_fraction(number: float) -> bool:
+    """As for tensors: NaN and infinity are none."""
+    return math.isfinite(number) and number != math.trunc(number)
 
 
 def default_margin(outputs: Mapping[str, Tensor], decision: Any) -> float | None:

@@ -23,6 +23,7 @@ from amptui.engine.decisions import (
     tied_choices,
 )
 from amptui.engine.evaluate import Evaluated, evaluate
+from amptui.engine.failures import UserCodeError
 from tests.engine.projects import opened
 
 X = torch.arange(4.0)
@@ -41,7 +42,11 @@ def decided(folder: Path, **how: Any) -> Evaluated:
         (torch.tensor(True), True),
         (torch.tensor([1 + 2j]), ["(1+2j)"]),
         (np.int64(3), 3),
-        (np.array([1.5]), [1.5]),
+        (np.array([1.0, math.inf]), [1.0, math.inf]),
+        (np.array([], dtype="float32"), []),
+        ([1.0, 2, -math.inf], [1.0, 2, -math.inf]),
+        (0.25, 0.25),
+        ({"price": 0.25}, {"price": 0.25}),
         (np.array(["2020-01-01"], dtype="datetime64[D]"), ["datetime.date(2020, 1, 1)"]),
         ({"b": {2, 1}, "a": (1,)}, {"b": [1, 2], "a": [1]}),
         (b"x", "b'x'"),
@@ -134,12 +139,28 @@ def test_nan_decides_like_nan() -> None:
         (object(), "object, which cannot be compared"),
         ([1, lambda: 0], "function, which cannot be compared"),
         (torch.tensor([0.25, 0.75]), "a tensor of float32 fractions"),
+        (np.array([[0.25, 0.75]], dtype="float32"), "float32 fractions in a NumPy ndarray"),
+        (np.array([math.nan, 0.25], dtype="longdouble"), "fractions in a NumPy ndarray"),
+        (np.float32(0.25), "float32 fractions in a NumPy float32"),
+        (np.float64(0.25), "float64 fractions in a NumPy float64"),
+        ([0.25, 0.75], "a list with fractions"),
+        ((1, 0.25, math.nan), "a tuple with fractions"),
+        ({"scores": [[1.0, 2.0], [1.0, 2.5]]}, "a list with fractions"),
+        (["cat", 0.97], "a list with fractions"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_with_what_to_return(returned: object, said: str) -> None:
     with pytest.raises(DecisionRefused, match=said) as refused:
         plain(returned)
     assert "argmax(-1).tolist()" in str(refused.value)
+
+
+@pytest.mark.parametrize("scores", [lambda o: o.tolist(), lambda o: o.numpy(), lambda o: tuple(o.tolist())])
+def test_raw_scores_for_a_decision_are_a_failure_of_decide_in_that_case(scores: Any, tmp_path: Path) -> None:
+    with pytest.raises(UserCodeError) as failed:
+        decided(tmp_path, decide=lambda o: scores(o / 3))
+    assert (failed.value.phase, failed.value.case) == ("decide", "a")
+    assert "fractions" in failed.value.message
 
 
 def test_whole_numbers_in_a_float_tensor_are_a_decision() -> None:
