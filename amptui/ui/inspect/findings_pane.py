@@ -17,7 +17,7 @@ from amptui.ui.raster.heading import heading
 from amptui.ui.raster.line import Line, Role, blank
 from amptui.ui.raster.prose import Paragraph, prose
 from amptui.ui.theme import Look
-from amptui.ui.widgets.lines import LineWidget
+from amptui.ui.widgets.scrolling import Scrolling
 
 
 def finding_paragraphs(finding: Finding, *, cursor: bool = False, glyphs: Glyphs = UNICODE) -> list[Paragraph]:
@@ -34,12 +34,10 @@ def finding_paragraphs(finding: Finding, *, cursor: bool = False, glyphs: Glyphs
     return lines
 
 
-class FindingsPane(LineWidget):
-    """Findings one below the other; the cursor stands on one of them."""
+class FindingsPane(Scrolling):
+    """Findings one below the other; the cursor stands on one of them. Pages and wheel scroll without moving it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *textual_bindings([key for key in INSPECT_KEYS if key.group == "Move" or key.id == "turn"])
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*textual_bindings([key for key in INSPECT_KEYS if key.id == "turn"])]
 
     class Chosen(Message):
         """The place of a finding is asked for."""
@@ -124,7 +122,7 @@ class FindingsPane(LineWidget):
         self._cursor = max(0, min(self._cursor + steps, len(self._findings) - 1))
         self.redraw()
 
-    def _scroll(self, lines: int) -> None:
+    def _move(self, lines: int) -> None:
         self._follow = False
         self._top = max(0, self._top + lines)
         self.redraw()
@@ -141,12 +139,6 @@ class FindingsPane(LineWidget):
     def action_bottom(self) -> None:
         self._select(len(self._findings))
 
-    def action_page_down(self) -> None:
-        self._scroll(max(1, self.size.height - 2))
-
-    def action_page_up(self) -> None:
-        self._scroll(-max(1, self.size.height - 2))
-
     def action_turn(self) -> None:
         finding = self.selected
         if finding is not None:
@@ -157,11 +149,3 @@ class FindingsPane(LineWidget):
         chosen = [number for number, start in enumerate(self._starts) if start <= line]
         if event.y >= 1 and chosen:
             self._select(chosen[-1] - self._cursor)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self._scroll(3)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self._scroll(-3)

@@ -16,14 +16,14 @@ from amptui.ui.inspect.tree_lines import tree_lines
 from amptui.ui.keys import textual_bindings
 from amptui.ui.raster.line import Line
 from amptui.ui.theme import Look
-from amptui.ui.widgets.lines import LineWidget
+from amptui.ui.widgets.scrolling import Scrolling
 
 
-class TreePane(LineWidget):
+class TreePane(Scrolling):
     """Cursor, open branches and search are ways of looking, kept here; values that arrive later leave them alone."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *textual_bindings([key for key in INSPECT_KEYS if key.group in ("Move", "Contents")])
+        *textual_bindings([key for key in INSPECT_KEYS if key.group == "Contents"])
     ]
 
     class Moved(Message):
@@ -123,28 +123,10 @@ class TreePane(LineWidget):
         self.redraw()
         self.post_message(self.Moved())
 
-    def _move(self, steps: int) -> None:
+    def _move(self, lines: int) -> None:
         rows = self._shown.rows
         if rows:
-            self.look_through(replace(self._view, cursor=rows[max(0, min(self._place + steps, len(rows) - 1))]))
-
-    def action_down(self) -> None:
-        self._move(1)
-
-    def action_up(self) -> None:
-        self._move(-1)
-
-    def action_page_down(self) -> None:
-        self._move(max(1, self.size.height - 2))
-
-    def action_page_up(self) -> None:
-        self._move(-max(1, self.size.height - 2))
-
-    def action_top(self) -> None:
-        self._move(-len(self._shown.rows))
-
-    def action_bottom(self) -> None:
-        self._move(len(self._shown.rows))
+            self.look_through(replace(self._view, cursor=rows[max(0, min(self._place + lines, len(rows) - 1))]))
 
     def action_turn(self) -> None:
         self._fold(self._view.cursor in self._view.opened)
@@ -193,11 +175,3 @@ class TreePane(LineWidget):
                 self.action_turn()
             else:
                 self.look_through(replace(self._view, cursor=index))
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self._move(3)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self._move(-3)

@@ -14,7 +14,7 @@ from amptui.ui.raster.line import Line, Role, blank
 from amptui.ui.widgets.lines import LineWidget
 
 #: More lines than anything has.
-_ALL = 10**9
+ALL = 10**9
 _WHEEL = 3
 
 
@@ -40,10 +40,10 @@ class Scrolling(LineWidget):
         self._move(-self._page)
 
     def action_top(self) -> None:
-        self._move(-_ALL)
+        self._move(-ALL)
 
     def action_bottom(self) -> None:
-        self._move(_ALL)
+        self._move(ALL)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()

@@ -13,16 +13,16 @@ from amptui.ui.keys import KEYS, textual_bindings
 from amptui.ui.raster.line import Line
 from amptui.ui.raster.table import Table, TableRow, TableView, scrolled, select, shown_value, table_lines
 from amptui.ui.theme import Look
-from amptui.ui.widgets.lines import LineWidget
+from amptui.ui.widgets.scrolling import ALL, Scrolling
 
 
-class TablePane(LineWidget):
+class TablePane(Scrolling):
     """Rows under a heading of column titles. Cursor, order and filter are ways of looking, kept here.
 
     The cursor stays on its row's id while values and order change under it.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [*textual_bindings([key for key in KEYS if key.group in ("Move", "Table")])]
+    BINDINGS: ClassVar[list[BindingType]] = [*textual_bindings([key for key in KEYS if key.group == "Table"])]
 
     class Moved(Message):
         """Another row is under the cursor: panes that tell about it have to be painted."""
@@ -108,24 +108,6 @@ class TablePane(LineWidget):
             lines.append("\t".join(shown_value(value, column)[0] for value, column in cells))
         return "\n".join(lines)
 
-    def action_down(self) -> None:
-        self._move(1)
-
-    def action_up(self) -> None:
-        self._move(-1)
-
-    def action_page_down(self) -> None:
-        self._move(max(1, self.size.height - 2))
-
-    def action_page_up(self) -> None:
-        self._move(-max(1, self.size.height - 2))
-
-    def action_top(self) -> None:
-        self._move(-(10**9))
-
-    def action_bottom(self) -> None:
-        self._move(10**9)
-
     def action_sort(self) -> None:
         """The next column, largest first; after the last, the order given."""
         columns = len(self._table.columns)
@@ -136,12 +118,12 @@ class TablePane(LineWidget):
         """The other way round."""
         self.look_through(replace(self._view, descending=not self._view.descending))
 
-    def _move(self, steps: int) -> None:
+    def _move(self, lines: int) -> None:
         rows = select(self._table, self._view)
         if not rows:
             return
         place = next((index for index, row in enumerate(rows) if row.id == self._view.cursor), None)
-        target = 0 if place is None and steps < 10**9 else (place or 0) + steps
+        target = 0 if place is None and lines < ALL else (place or 0) + lines
         self.look_through(replace(self._view, cursor=rows[max(0, min(target, len(rows) - 1))].id))
 
     def on_click(self, event: events.Click) -> None:
@@ -149,11 +131,3 @@ class TablePane(LineWidget):
         index = event.y - 1 + self._view.offset
         if event.y >= 1 and index < len(rows):
             self.look_through(replace(self._view, cursor=rows[index].id))
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self._move(3)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self._move(-3)
