@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
@@ -28,9 +27,9 @@ class Snapshot:
     Parameters and all buffers (persistent or not; tied ones once), training and requires_grad flags, the full state of
     the optimizers, schedulers, extra objects, and the random number generators. `restore` may be called often.
 
-    Copies are detached and lie beside their tensors, or on `device`. Tensors are restored into the same objects, so
-    that optimizers, tied weights and views keep what they refer to; a parameter or buffer that was replaced, resized,
-    deleted or registered since is put back as it was; gradients are set to None.
+    Copies are detached and lie beside their tensors. Tensors are restored into the same objects, so that optimizers,
+    tied weights and views keep what they refer to; a parameter or buffer that was replaced, resized, deleted or
+    registered since is put back as it was; gradients are set to None.
     """
 
     def __init__(self, state: TrainingState, copies: TensorCopies) -> None:
@@ -45,15 +44,9 @@ class Snapshot:
         self.rng = rng.capture()
 
     @classmethod
-    def take(
-        cls, state: TrainingState, *, device: torch.device | None = None, reuse: Snapshot | None = None
-    ) -> Snapshot:
-        """Copies `state`. With `reuse`, into the memory of an older snapshot, which must not be used any more.
-
-        Memory that is touched first costs nine times the copy: keep two snapshots and take turns. TypeError if an
-        object in it has no state to give.
-        """
-        return cls(state, TensorCopies(device, None if reuse is None else reuse._copies))
+    def take(cls, state: TrainingState) -> Snapshot:
+        """Copies `state`. TypeError if an object in it has no state to give."""
+        return cls(state, TensorCopies())
 
     @property
     def bytes(self) -> int:

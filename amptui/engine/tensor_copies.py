@@ -20,11 +20,11 @@ class TensorCopies:
 
     `add` every tensor, then `fill`; `fill` again takes the values anew into the same memory. `restore` writes into the
     live tensors in place. A tensor that has since changed shape, dtype, device or strides (resized, `.data` replaced)
-    gets its old form back through `.data`. `device`: where the copies lie; None: beside their tensors.
+    gets its old form back through `.data`. The copies lie beside their tensors; with `reuse` in the memory of those,
+    where it fits, which must not be used any more.
     """
 
-    def __init__(self, device: torch.device | None = None, reuse: TensorCopies | None = None) -> None:
-        self._device = device
+    def __init__(self, reuse: TensorCopies | None = None) -> None:
         self.live: list[Tensor] = []
         self.saved: list[Tensor] = []
         self._index: dict[int, int] = {}
@@ -112,13 +112,7 @@ class TensorCopies:
 
     def _key_of(self, live: Tensor) -> _Key:
         """Device, dtype, and the number of dimensions (0 or 1) of those whose copies lie end to end; None: apart."""
-        packed = (
-            live.dim() <= 1
-            and 0 < live.numel() <= _SMALL
-            and live.is_contiguous()
-            and type(live) in _PLAIN
-            and self._device in (None, live.device)
-        )
+        packed = live.dim() <= 1 and 0 < live.numel() <= _SMALL and live.is_contiguous() and type(live) in _PLAIN
         return live.device, live.dtype, live.dim() if packed else None
 
     def _group(self, key: _Key, indices: list[int]) -> _Group:
@@ -140,7 +134,7 @@ class TensorCopies:
         saved = self._memory.get(id(live))
         if saved is not None and (saved.shape, saved.dtype, saved.stride()) == (live.shape, live.dtype, live.stride()):
             return saved
-        return torch.empty_like(live, device=self._device or live.device, requires_grad=False)
+        return torch.empty_like(live, requires_grad=False)
 
 
 _Key = tuple[torch.device, torch.dtype, "int | None"]

@@ -93,19 +93,12 @@ def in_memory(megabytes: int, tensor_bytes: int) -> None:
         for to, of, count in addresses:
             ctypes.memmove(to, of, count)
 
-    restored, again, whole, by_tensor = in_turns(
-        snapshot.restore,
-        lambda: Snapshot.take(state, reuse=snapshot),
-        memcpy,
-        memcpy_by_tensor,
-        rounds=3 * ROUNDS,
+    restored, whole, by_tensor = in_turns(snapshot.restore, memcpy, memcpy_by_tensor, rounds=3 * ROUNDS)
+    print(
+        f"in-memory restore / memcpy      {ratio_of(restored, whole):5.2f}   {min(restored) * 1e3:8.1f} ms   "
+        f"{min(whole) * 1e3:8.1f} ms   {snapshot.bytes / 2**20:,.0f} MiB in tensors of "
+        f"{tensor_bytes / 2**10:,.0f} KiB; / memcpy tensor by tensor {ratio_of(restored, by_tensor):.2f}"
     )
-    shown = f"{snapshot.bytes / 2**20:,.0f} MiB in tensors of {tensor_bytes / 2**10:,.0f} KiB"
-    for name, ours in (("in-memory restore", restored), ("snapshot again", again)):
-        print(
-            f"{name + ' / memcpy':31} {ratio_of(ours, whole):5.2f}   {min(ours) * 1e3:8.1f} ms   "
-            f"{min(whole) * 1e3:8.1f} ms   {shown}; / memcpy tensor by tensor {ratio_of(ours, by_tensor):.2f}"
-        )
 
 
 def on_disk(megabytes: int, base: Path) -> None:

@@ -246,15 +246,6 @@ def test_minus_zero_and_other_nan_bits_are_differences() -> None:
     assert snapshot.differences(Snapshot.take(state)) == "x"
 
 
-def test_memory_of_an_older_snapshot_is_used_again() -> None:
-    state, _, _ = small()
-    older = Snapshot.take(state)
-    pointers = {tensor.data_ptr() for tensor in older._copies.saved}
-    newer = Snapshot.take(state, reuse=older)
-    assert {tensor.data_ptr() for tensor in newer._copies.saved} == pointers
-    assert newer.bytes == older.bytes > 0
-
-
 def test_an_object_without_a_way_to_give_its_state_is_refused_by_name() -> None:
     with pytest.raises(TypeError, match=r"extra:counter \(object\) has neither"):
         Snapshot.take(TrainingState({}, extra={"counter": object()}))
