@@ -5,6 +5,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TORCH  := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
 
+# Programs are measured and tested as users have them: compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-long test-frameworks bench lint format screenshots clean help
 
 help:

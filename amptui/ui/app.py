@@ -12,7 +12,6 @@ from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen as TextualScreen
 
-from amptui.ui.dialogs.dialog import Dialog
 from amptui.ui.frame import first_frame
 from amptui.ui.in_order import InOrder
 from amptui.ui.keys import KEYS, Key, keymap, textual_bindings
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from amptui.protocol.events import Event
     from amptui.session.death import EngineDeath
     from amptui.ui.desk import Desk
+    from amptui.ui.dialogs.dialog import Dialog
     from amptui.ui.engine_room import EngineRoom
 
     #: Makes the place where the engine is, given what takes what it tells.

@@ -91,10 +91,11 @@ class Desk:
         self.view.take(event)
         for part in (self.way_back, self.reload, self.steering):
             part.notice(event)
-        self.repaint()
+        self._clock.request()
 
     def repaint(self) -> None:
-        self._clock.request()
+        """What somebody did is shown at once; what is told comes at the clock's rate."""
+        self._clock.hurry()
 
     def _paint(self) -> None:
         main = self.app.main

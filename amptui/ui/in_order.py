@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import App, ScreenStackError
 
-from amptui.ui.dialogs.dialog import Dialog
+if TYPE_CHECKING:
+    from amptui.ui.dialogs.dialog import Dialog
 
 #: Seconds that a key waits for what the key before it began.
 _PATIENCE_S = 2.0

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import ContentSwitcher
 
-from amptui.ui.dialogs.dialog import Dialog
-from amptui.ui.dialogs.question import Question
 from amptui.ui.frame import Frame
 from amptui.ui.frugal import FrugalScreen
 from amptui.ui.keys import Key, called, footer
@@ -26,6 +25,10 @@ from amptui.ui.widgets.bar import Bar
 from amptui.ui.widgets.guidance import GuidancePane
 from amptui.ui.widgets.lines import LineWidget
 from amptui.ui.widgets.text import TextPane, TextValue
+
+if TYPE_CHECKING:
+    from amptui.ui.dialogs.dialog import Dialog
+    from amptui.ui.dialogs.question import Question
 
 #: Where everything stands; classes say how much room there is (`-low`, `-tall`, `-wide`).
 LAYOUT = """
@@ -96,9 +99,10 @@ def page_class(page: Page) -> type[Stage]:
 
 
 def import_pages() -> None:
-    """Imports all pages, so that going to one for the first time does not wait for it."""
+    """Imports all pages and the dialog, so that going to one for the first time does not wait for it."""
     for page in _PAGES:
         page_class(page)
+    import_module("amptui.ui.dialogs.dialog")
 
 
 class _Line(LineWidget, can_focus=False):
@@ -249,6 +253,8 @@ class MainScreen(FrugalScreen):
 
     def ask(self, question: Question, answered: Callable[[str | None], None]) -> None:
         """Asks `question` over the page; one at a time, the newest counts."""
+        from amptui.ui.dialogs.dialog import Dialog  # noqa: PLC0415 - the first paint does without
+
         if self._dialog is not None:
             self._dialog.remove()
         elif isinstance(self.focused, LineWidget):

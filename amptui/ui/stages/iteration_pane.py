@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from amptui.findings.words import listed, scale_text
+from amptui.findings.words import listed, micro_batches, scale_text
 from amptui.protocol.events import GuardTripped, PhaseDone
 from amptui.protocol.facts import IterationRecord, PhaseName, UpdateRecord
 from amptui.session.state import TrialState
@@ -94,7 +94,7 @@ def _scale_piece(record: IterationRecord, glyphs: Glyphs) -> Piece:
 
 
 def _phases_of(record: UpdateRecord, glyphs: Glyphs, *, named: bool = True) -> list[Piece]:
-    """The phases of one update as its record tells them; those after a failed check did not run.
+    """The phases of one update as its record tells them; those after the last check did not run where one failed.
 
     `named`: whether the bad layers are named, as where no sentence below does.
     """
@@ -110,8 +110,7 @@ def _phases_of(record: UpdateRecord, glyphs: Glyphs, *, named: bool = True) -> l
     ]
     if record.outcome == "no_gradient":
         return [*pieces, (f"{glyphs.absent} no gradient, no step", "dim")]
-    norm = f"norm {number(record.norm)}" if not failed else _bad_words(record) if named else "not finite"
-    pieces.append(_done("check_grads", norm, glyphs, bad=failed and not bad_loss))
+    pieces.append(_check_grads(record, glyphs, named=named))
     if failed:
         kind = "skipped" if record.skipped else "withheld"
         mark = glyphs.skipped if record.skipped else glyphs.withheld
@@ -122,10 +121,19 @@ def _phases_of(record: UpdateRecord, glyphs: Glyphs, *, named: bool = True) -> l
     return pieces
 
 
-def _bad_words(record: UpdateRecord) -> str:
-    if not record.bad:
-        return record.outcome.replace("_", " ")
-    return f"not finite: {listed(record.bad, 2)}"
+def _check_grads(record: UpdateRecord, glyphs: Glyphs, *, named: bool) -> Piece:
+    """The phase as it was for the gradients themselves: a bad loss may have finite ones, and so may a bad buffer."""
+    losses = micro_batches(record.bad)
+    names = [name for name in record.bad if name not in losses] if named else []
+    which = f": {listed(names, 2)}" if names else ""
+    if record.outcome == "norm_overflow":
+        return _done("check_grads", f"norm beyond float32{which}", glyphs, bad=True)
+    if record.found_inf or not math.isfinite(record.norm):
+        return _done("check_grads", f"not finite{which}", glyphs, bad=True)
+    norm = f"norm {number(record.norm)}"
+    if record.outcome == "bad_buffers":
+        return _done("check_grads", f"{norm}, buffers not finite{which}", glyphs, bad=True)
+    return _done("check_grads", norm, glyphs)
 
 
 def _done(phase: str, value: str, glyphs: Glyphs, *, bad: bool = False) -> Piece:

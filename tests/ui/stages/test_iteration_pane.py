@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from amptui.protocol import events as told
 from amptui.ui.moves import Situation
@@ -56,6 +59,44 @@ def test_a_held_iteration_says_where_and_that_nothing_was_written() -> None:
     assert "step skipped" in text or "step withheld" in text
     assert "The words about bad_gradient." in text
     assert "✓ clip" not in text
+
+
+def of(outcome: Any, **facts: Any) -> str:
+    """The pane's words for an iteration without a trip's sentence below it, whose update ended so."""
+    event = iteration(7, outcome)
+    [update] = event.record.updates
+    return words(pane(replace(event, record=replace(event.record, updates=(replace(update, **facts),)))))
+
+
+def test_the_gradients_of_a_bad_loss_are_marked_by_what_they_are() -> None:
+    nan = float("nan")
+    bad = ("micro-batch 0", "conv.weight")
+    spoiled = of("bad_loss", loss=nan, norm=nan, found_inf=True, skipped=True, bad=bad)
+    assert "✗ forward loss nan ✗ check_loss ✓ backward ×2^16 ✓ unscale ✗ check_grads not finite: conv.weight" in spoiled
+    sound = of("bad_loss", loss=nan, norm=2.5, found_inf=False, withheld=True, bad=bad[:1])
+    assert "✗ check_loss" in sound
+    assert "✓ check_grads norm 2.5" in sound
+    assert "micro-batch" not in sound
+
+
+def test_a_held_bad_loss_has_its_gradients_marked_too() -> None:
+    held = trip(1, "bad_loss")
+    for found, said in ((True, "✗ check_grads not finite"), (False, "✓ check_grads norm 1")):
+        event = replace(held, record=replace(held.record, found_inf=found))
+        assert said in words(pane(event, told.Paused(step=1, why="the guard held an update back")))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "facts", "said"),
+    [
+        ("bad_buffers", {"bad": ("bn.running_var",)}, "✗ check_grads norm 1, buffers not finite: bn.running_var"),
+        ("norm_overflow", {"norm": float("inf")}, "✗ check_grads norm beyond float32: conv.weight"),
+        ("bad_before_step", {}, "✓ check_grads norm 1 "),
+        ("bad_gradient", {"norm": float("inf"), "found_inf": True}, "✗ check_grads not finite: conv.weight"),
+    ],
+)
+def test_the_gradients_are_called_bad_only_where_they_are(outcome: str, facts: dict[str, Any], said: str) -> None:
+    assert said in of(outcome, **{"found_inf": False, **facts})
 
 
 def test_before_the_trial_it_says_how_to_begin() -> None:
