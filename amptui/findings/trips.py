@@ -81,7 +81,12 @@ def _holding(evidence: TrialEvidence, fitting: float, *, grown: bool) -> float:
 
 def _settling_advice(fitting: float, *, grown: bool, fails: bool) -> str:
     start = f"Scaler(init_scale={scale_in_code(fitting)})"
-    if not fails:
+    if not fails and grown:
+        advice = (
+            "Nothing has to change: after growth_interval clean iterations the scaler tries a larger scale, and one "
+            "skip takes it back."
+        )
+    elif not fails:
         advice = f"Nothing has to change: the scaler lowers its scale by itself. {start} saves the skipped updates."
     elif grown:
         advice = (

@@ -142,9 +142,10 @@ def _too_few(evidence: TrialEvidence, counts: UpdateCounts) -> bool:
 def _settling_hint(evidence: TrialEvidence, counts: UpdateCounts) -> str:
     for trip in evidence.trips:
         if trip.update == counts.name and settles(trip) and trip.fitting_scale is not None:
-            return (
-                f", the scale was still settling; give more batches, or start at scale {scale_text(trip.fitting_scale)}"
-            )
+            fits = scale_text(trip.fitting_scale)
+            if counts.first_applied is not None and trip.step > counts.first_applied:
+                return f", scale {scale_text(trip.scale)} was too high at step {trip.step:,}, where {fits} fits"
+            return f", the scale was still settling; give more batches, or start at scale {fits}"
     return ""
 
 

@@ -190,13 +190,24 @@ def _at_trip(state: SessionState, trial: TrialState) -> Guidance:
     press = "c goes on without it, r retries at the new scale, d shows why, F falls back."
     if record.skipped:
         words = f"Step {record.step:,}: this update is skipped and the scale halves. "
-        usual = "Usual while the scale settles; x explains." if trial.tripped < _MANY else "They are many by now."
+        usual = _usual(trial) if trial.tripped < _MANY else "They are many by now."
         if _no_scale_fits(trial):
             usual = "No smaller scale was found to mend it."
         usual = _cases_off(state) or usual
         return Guidance(words + usual, press, "warn")
     words = f"Step {record.step:,}: the guard holds back what a plain loop would have written into the weights."
     return Guidance(words, press, "bad")
+
+
+def _usual(trial: TrialState) -> str:
+    """Why one skip needs nothing yet: the scale comes down to one that fits, or it has grown, which it does to try."""
+    record, counts, course = trial.trips[-1].record, trial.run.counts, trial.run.scale
+    before = counts.get(record.update)
+    if before is None or before.first_applied is None or course is None:
+        return "Usual while the scale settles; x explains."
+    if record.scale > course.lowest:
+        return "Usual after the scale has grown; x explains."
+    return "Earlier updates did fit this scale; x explains."
 
 
 def _cases_off(state: SessionState) -> str:

@@ -181,6 +181,15 @@ def test_an_overgrown_scale_is_told_as_one_that_had_grown():
     assert "growth_interval" in finding.advice
 
 
+def test_a_skip_after_the_scale_had_grown_is_no_reason_to_start_lower():
+    tripped = {"step": 10, "scale": 2.0**17, "fitting_scale": 2.0**16, "count": 1}
+    [finding] = diagnose(settled(tripped, policy=Policy(scaler=Scaler(growth_interval=5)), counts=(counts(skipped=1),)))
+    assert finding.severity == "notice"
+    assert "settling" not in " ".join(finding.evidence)
+    assert "tries a larger scale" in finding.advice
+    assert "init_scale" not in finding.advice
+
+
 def test_a_fitting_scale_below_one_comes_with_a_warning():
     [finding] = diagnose(settled({"fitting_scale": 2.0**-3}))
     assert "Scaler(init_scale=2.0**-3)" in finding.advice

@@ -242,6 +242,14 @@ VERDICTS = [
         "inconclusive",
         "too few updates of main were applied: 0 of 3 iterations, the scale was still settling; give more",
     ),
+    (
+        "too few applied, and none of the skips before the first applied one",
+        settled(
+            {"step": 1, "count": 4, "last_step": 4}, counts=(counts(applied=1, skipped=4, withheld=15, changed=1),)
+        ),
+        "inconclusive",
+        "too few updates of main were applied: 1 of 20 iterations, scale 2^16 was too high at step 1, where 2^14 fits",
+    ),
     ("stopped by the user", trial(completed=False), "inconclusive", "not run to its end"),
     (
         "nothing to compare",

@@ -26,6 +26,7 @@ from tests.report.stages import (
     iteration,
     locked,
     opened,
+    record,
     started,
     trial_started,
     trip,
@@ -254,6 +255,24 @@ def test_a_skip_that_no_scale_mends_is_not_called_usual() -> None:
     assert "Usual" in said(trip(1), held)
     assert "Usual" in said(fits, trip(1), held)
     assert "No smaller scale" in said(looked_into, trip(1), held)
+
+
+def test_a_skip_is_called_usual_for_a_reason_that_fits_its_moment() -> None:
+    held = told.Paused(step=8, why="the guard held an update back")
+    before = (*opened(), ended("project"), *locked(), *trial_started())
+
+    def said(scale: float, *events: object) -> str:
+        tripped = replace(trip(8), record=record(8, "bad_gradient", scale=scale))
+        return guidance(Situation(moments((*before, *events, tripped, held))[-1], "trial")).now  # type: ignore[arg-type]
+
+    assert "while the scale settles" in said(2.0**16)
+    assert "while the scale settles" in said(2.0**15, iteration(7, "bad_gradient"))
+    assert "after the scale has grown" in said(2.0**17, iteration(7)), "above the first scale"
+    skipped_once = (iteration(5, "bad_gradient"), iteration(6), iteration(7))
+    assert "after the scale has grown" in said(2.0**16, *skipped_once), "above one that was held before"
+    late = said(2.0**15, iteration(5, "bad_gradient"), iteration(7))
+    assert "Earlier updates did fit this scale" in late
+    assert "Usual" not in late
 
 
 def test_advice_for_a_region_that_no_replay_named_says_when_m_becomes_possible() -> None:
