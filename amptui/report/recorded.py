@@ -16,6 +16,7 @@ from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
 from amptui.session.history import history
 from amptui.session.lock import lock_holder
+from amptui.session.paths import name_of
 from amptui.session.side_by_side import chosen
 from amptui.session.state import SessionState, TrialState, reduce
 from amptui.session.store import Store
@@ -91,6 +92,8 @@ class Recorded:
     opened_again: bool = False
     #: Whether an engine drives the session, which has not ended.
     alive: bool = False
+    #: What a command finds the session by, where its id is not enough: it lies in a folder of its own.
+    found_by: str = ""
 
     @property
     def trial(self) -> TrialState | None:
@@ -120,7 +123,13 @@ def read(folder: SessionFolder) -> Recorded:
     Raises SessionError where there is no store, or where it is damaged.
     """
     with Store.read(folder) as store:
-        return collect(history(store), session=folder.session_id, path=str(folder.path), alive=_driven(folder))
+        return collect(
+            history(store),
+            session=folder.session_id,
+            path=str(folder.path),
+            alive=_driven(folder),
+            found_by=name_of(folder),
+        )
 
 
 def _driven(folder: SessionFolder) -> bool:
@@ -130,7 +139,9 @@ def _driven(folder: SessionFolder) -> bool:
     return False
 
 
-def collect(events: Iterable[Envelope], *, session: str, path: str, alive: bool = False) -> Recorded:
+def collect(
+    events: Iterable[Envelope], *, session: str, path: str, alive: bool = False, found_by: str = ""
+) -> Recorded:
     """Reduces `events`, which come in the order of the session."""
     state, judged = SessionState(), None
     baseline, trials = RunCurves(), list[RunCurves]()
@@ -167,4 +178,5 @@ def collect(events: Iterable[Envelope], *, session: str, path: str, alive: bool 
         fallbacks=tuple(fallbacks),
         opened_again=opened_again,
         alive=alive,
+        found_by=found_by,
     )

@@ -8,7 +8,7 @@ import secrets
 import time
 from pathlib import Path
 
-from amptui.session.errors import SessionNotFound
+from amptui.session.errors import SessionError, SessionNotFound
 from amptui.session.folder import DATABASE_NAME, SessionFolder
 from amptui.session.named_file import named_path
 from amptui.session.newest import newest, remember
@@ -52,10 +52,13 @@ def create_session(name: str, path: Path | None = None) -> SessionFolder:
 
 
 def name_of(folder: SessionFolder) -> str:
-    """What `find_session` finds it again by, from any folder: its id if it lies in the home, else its path."""
+    """What `find_session` finds it again by, from any folder: its id if it lies in the home, else its path.
+
+    Never raises.
+    """
     try:
         in_home = folder.path.parent == sessions_home().resolve()
-    except OSError:
+    except (OSError, SessionError):  # a home that is none, a working directory that is gone
         in_home = False
     return folder.session_id if in_home else str(folder.path)
 

@@ -38,6 +38,14 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stored:
     return make
 
 
+@pytest.mark.parametrize(("name", "named"), [("20261129-160455-tiny-3fa9", ""), ("../my run", "'{}'")])
+def test_the_command_in_a_report_finds_the_session_again(name: str, named: str, stored: Stored, tmp_path: Path) -> None:
+    folder = stored(accepted(), name).resolve()
+    assert main(["report", str(folder), "-o", str(tmp_path / "r.md")]) == 0
+    command = f"amptui restore {named.format(folder) or name} -o fp32.pt"
+    assert command in (tmp_path / "r.md").read_text("utf-8")
+
+
 def test_markdown_goes_to_standard_output(stored: Stored, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     stored(accepted())
     assert main(["report", "last"]) == 0

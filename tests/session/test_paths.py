@@ -60,6 +60,12 @@ def test_a_created_session_is_found_by_every_name_it_has(home: Path) -> None:
         assert paths.find_session(name) == folder
 
 
+def test_without_a_home_a_session_is_called_by_its_path(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = paths.create_session("digits")
+    monkeypatch.setenv("AMPTUI_HOME", " ")
+    assert paths.name_of(folder) == str(folder.path)
+
+
 def test_a_session_elsewhere_is_the_last_one_too(home: Path, tmp_path: Path) -> None:
     paths.create_session("digits")
     elsewhere = paths.create_session("digits", tmp_path / "my run")

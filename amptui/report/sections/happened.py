@@ -33,7 +33,7 @@ def happened_section(recorded: Recorded) -> Section:
         blocks.append(Bullets([_replayed(event) for event in state.replayed]))
     blocks.append(_fallbacks(recorded.fallbacks))
     if state.checkpoints:
-        command = f"amptui restore {shell_word(recorded.session)} -o fp32.pt"
+        command = f"amptui restore {shell_word(recorded.found_by or recorded.session)} -o fp32.pt"
         blocks.append(Paragraph(("The FP32 checkpoint, every bit verified, as a file: ", Code(command))))
     return Section("happened", "Retained cases, fallbacks, interventions", blocks)
 

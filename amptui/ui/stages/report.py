@@ -11,6 +11,8 @@ from amptui.report.figures import name, place, shell_word
 from amptui.report.page import Page
 from amptui.report.recorded import Recorded, RunCurves, UpdateCurves
 from amptui.report.sections.pasted import accepted_code
+from amptui.session.folder import SessionFolder
+from amptui.session.paths import name_of
 from amptui.session.side_by_side import chosen
 from amptui.ui.histories import RunHistory
 from amptui.ui.moves import Situation
@@ -38,7 +40,7 @@ def tell_report_stage(page: Page, now: Situation, folder: Path | None) -> None:
     page.field("holds", _HOLDS)
     page.field("formats", "HTML (one file, no scripts, nothing loaded), Markdown, JSON")
     page.field("session", _standing(now))
-    session = shell_word(folder.name)
+    session = shell_word(name_of(SessionFolder(folder)))
     if state.checkpoints:
         page.field("go back", (f"amptui restore {session} -o fp32.pt", "bold"))
     page.field("look again", (f"amptui open {session}", "bold"))

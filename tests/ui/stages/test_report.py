@@ -72,6 +72,16 @@ def test_whether_the_session_goes_on_is_said_truly() -> None:
     assert "still open" not in words(Situation(ACCEPTED, "report", mode="recorded", connected=False))
 
 
+def test_the_commands_find_the_session_wherever_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = Situation(ACCEPTED, "report")
+    monkeypatch.setenv("AMPTUI_HOME", "/s")
+    for command in ("open", "report", "restore"):
+        assert f"amptui {command} {FOLDER.name}" in words(now)
+    monkeypatch.setenv("AMPTUI_HOME", "/elsewhere")
+    for command in ("open", "report", "restore"):
+        assert f"amptui {command} {FOLDER}" in words(now)
+
+
 def test_the_written_file_stands_first() -> None:
     assert words(Situation(ACCEPTED, "report", written="/tmp/out.html")).startswith("✓ written /tmp/out.html")
     assert "written" not in words(Situation(ACCEPTED, "report")).partition("verdict")[0]
