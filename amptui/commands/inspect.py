@@ -9,8 +9,8 @@ import sys
 from amptui.commands.options import say
 from amptui.inspection.command import run
 from amptui.report.inspect_text import inspect_text
+from amptui.report.result_file import writable
 from amptui.session.errors import SessionError
-from amptui.session.named_file import file_to_write, require_place
 
 
 def inspect(given: argparse.Namespace) -> int:
@@ -28,14 +28,13 @@ def inspect(given: argparse.Namespace) -> int:
     ascii_only = given.ascii or not encoding.startswith("utf")
     width = min(120, shutil.get_terminal_size((80, 24)).columns)
     try:
-        if given.json not in (None, "-"):  # before minutes of reading, not after them
-            require_place(file_to_write(given.json, "--json"))
-        return run(
-            paths,
-            given.json,
-            given.values,
-            lambda answer: print(inspect_text(answer, width=width, ascii_only=ascii_only), file=page),
-        )
+        with writable(given.json):  # refused before minutes of reading, not after them
+            return run(
+                paths,
+                given.json,
+                given.values,
+                lambda answer: print(inspect_text(answer, width=width, ascii_only=ascii_only), file=page),
+            )
     except SessionError as error:
         return say(error)
     except OSError as error:

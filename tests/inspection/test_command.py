@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from amptui.cli import main
+from amptui.inspection import command
 from amptui.inspection.command import Answer, inspect, run
 from amptui.inspection.compare import compare
 from amptui.inspection.reading import inspect_path
@@ -38,6 +41,32 @@ def test_exit_codes(tmp_path: Path) -> None:
     assert ran([clean, dead])[0] == 1
     assert ran([clean, nothing])[0] == 1
     assert ran([nothing, nothing])[0] == 2
+
+
+def test_a_pipe_that_nobody_reads_is_refused_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    monkeypatch.setattr(command, "inspect", lambda *_, **__: pytest.fail("the checkpoint was read"))
+    assert main(["inspect", str(checkpoint(tmp_path / "a.pt")), "--json", str(pipe)]) == 2
+    assert "nobody reads this pipe" in capsys.readouterr().err
+
+
+def test_the_reader_of_a_pipe_is_kept_until_the_json_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    def reads(*paths: Any, **how: Any) -> Answer:
+        with pytest.raises(BlockingIOError):  # no end in sight
+            os.read(reader, 10)
+        return inspect(*paths, **how)
+
+    monkeypatch.setattr(command, "inspect", reads)
+    assert main(["inspect", str(checkpoint(tmp_path / "a.pt")), "--json", str(pipe)]) == 0
+    assert json.loads(os.read(reader, 1 << 20))["format"] == "plain"
+    os.close(reader)
 
 
 def test_the_json_file(tmp_path: Path) -> None:
