@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -37,12 +38,17 @@ from amptui.protocol.commands import (  # noqa: E402
 from amptui.protocol.events import Event, Paused, Progressed, StageEnded  # noqa: E402
 from amptui.session.checking import open_command  # noqa: E402
 from amptui.session.folder import SessionFolder  # noqa: E402
+from amptui.session.paths import HOME_VARIABLE  # noqa: E402
 from amptui.session.process import EngineProcess  # noqa: E402
 from amptui.spec.policies import coarsest  # noqa: E402
 from amptui.spec.run_settings import RunSettings  # noqa: E402
 from amptui.spec.settings import settings_for  # noqa: E402
+from amptui.ui.app import AmptuiApp  # noqa: E402
 from amptui.ui.theme import Look  # noqa: E402
 from tests.ui.recorded_room import recorded_app  # noqa: E402
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
 
 SESSIONS = HERE / "sessions"
 
@@ -159,10 +165,10 @@ async def draw(picture: Picture) -> None:
         events = events[: last + 1]
     app, _ = recorded_app(events, look=picture.look)
     async with app.run_test(size=picture.size) as pilot:
-        await pilot.pause(0.4)
+        await painted(app, pilot)
         for key in picture.keys:
             await pilot.press(key)
-            await pilot.pause(0.3)
+            await painted(app, pilot)
         svg = app.export_screenshot(title="amptui")
         # Some renderers collapse blanks, also those that do not break.
         (HERE / f"{picture.name}.svg").write_text(
@@ -171,11 +177,21 @@ async def draw(picture: Picture) -> None:
     print(f"drew {picture.name}")
 
 
+async def painted(app: AmptuiApp, pilot: Pilot[int]) -> None:
+    """Until what is recorded has been taken in, and the screen has stood still for a moment."""
+    before, now = "", app.export_screenshot()
+    while app.desk is None or not app.desk.state.events or before != now:
+        await pilot.pause(0.15)
+        before, now = now, app.export_screenshot()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", action="store_true", help="run the sample projects again first")
     given = parser.parse_args()
     SESSIONS.mkdir(exist_ok=True)
+    # Where the recorded sessions seem to lie, so that their ids name them.
+    os.environ[HOME_VARIABLE] = tempfile.gettempdir()
     for name in RECORDINGS:
         if given.record or not (SESSIONS / f"{name}.jsonl").exists():
             record(name)

@@ -108,7 +108,7 @@ def to_the_trial(program: OnTerminal) -> None:
 def leave_running(program: OnTerminal) -> None:
     """Ends the trial and the engine with it, so that it does not run on beside what is measured next."""
     program.press("C")
-    program.wait("cancelled", timeout=60)
+    program.wait("INCONCLUSIVE", timeout=60)
     leave(program)
 
 
