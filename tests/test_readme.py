@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from amptui.ui.keys import markdown
+from amptui.ui.screen_settings import read_screen_settings
 from tests.commands import CRITERIA, FINDING, RESULT, ROOT, ROW, SCALER, UPDATE, Amptui
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -115,7 +117,11 @@ def run(amptui: Amptui, command: list[str], code: int) -> str:
 
 def test_every_block_is_run_or_checked_otherwise() -> None:
     run_here = {section for sections in SECTIONS.values() for section in sections}
-    assert {block.section for block in blocks()} == run_here | {"Try it", "Install"}  # and these two below
+    assert {block.section for block in blocks()} == run_here | {
+        "Try it",
+        "Install",
+        "Keys and looks",
+    }  # and these below
 
 
 def test_the_own_project_is_about_twenty_lines() -> None:
@@ -139,6 +145,16 @@ def test_make_knows_its_targets_and_pip_the_extras() -> None:
                 assert arguments[0] == "install"
                 extras = re.findall(r"\[(\w+)\]", arguments[1])
                 assert set(extras) <= set(importlib.metadata.metadata("amptui").get_all("Provides-Extra"))
+
+
+def test_its_configuration_file_is_read_and_its_keys_are_those_of_the_screen(tmp_path: Path) -> None:
+    [block] = [block for block in blocks() if block.section == "Keys and looks"]
+    file = tmp_path / "config.yaml"
+    file.write_text(block.text, encoding="utf-8")
+    settings = read_screen_settings(file)
+    assert (settings.theme, settings.paints, settings.mouse) == ("light", 4.0, True)
+    assert dict(settings.keys) == {"phase": "P", "copy": "y, ctrl+y"}
+    assert markdown() in README
 
 
 def test_its_table_of_commands_is_that_of_the_program(amptui: Amptui) -> None:

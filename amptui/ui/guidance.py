@@ -69,7 +69,8 @@ def _said(now: Situation) -> Guidance:
             "bad",
         )
     if state.engine == "failed" and state.failure is not None:
-        return Guidance(f"The engine met an error of its own: {state.failure.message}", _after_death(now), "bad")
+        whose = "The project's code ended the engine" if state.failure.hint else "The engine met an error of its own"
+        return Guidance(f"{whose}: {state.failure.message}", _after_death(now), "bad")
     if state.engine == "ended" or not now.connected:
         press = "N starts a new one, q leaves." if now.can_restart else "7 shows the files, q leaves."
         return Guidance(f"The engine has ended ({state.goodbye or 'left'}).", press, "warn")

@@ -152,6 +152,12 @@ def rebind(keys: Sequence[Key], wanted: Mapping[str, str]) -> tuple[Key, ...]:
     return result
 
 
+def rebind_own(keys: Sequence[Key], wanted: Mapping[str, str]) -> tuple[Key, ...]:
+    """`rebind` with what `wanted` says of `keys`; ids of another screen are left to that. Raises ValueError alike."""
+    known = {key.id for key in keys}
+    return rebind(keys, {identity: names for identity, names in wanted.items() if identity in known})
+
+
 _NEVER_ARRIVE = {
     "ctrl+m": "enter",
     "ctrl+i": "tab",

@@ -12,13 +12,13 @@ keys:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amptui.spec.error import SpecError
-from amptui.ui.keys import KEYS, Key, rebind
+from amptui.ui.keys import KEYS, Key, rebind_own
 
 if TYPE_CHECKING:
     from amptui.spec.strict_yaml import YamlNode
@@ -44,8 +44,14 @@ class ScreenSettings:
             raise SpecError("settings", f"there is no theme “{self.theme}”", f"choose one of {', '.join(THEME_NAMES)}")
         if self.paints is not None and not 0.2 <= self.paints <= 60:
             raise SpecError("settings", f"paints is {self.paints:g}", "write a number a second from 0.2 to 60")
+        unknown = [identity for identity in self.keys if identity not in _known_keys()] if self.keys else []
+        if unknown:
+            raise SpecError(
+                "settings", f"there is no key binding “{unknown[0]}”", "amptui's README lists them"
+            )
         try:
-            rebind(KEYS, self.keys)
+            for screen in _screens() if self.keys else ():
+                rebind_own(screen, self.keys)
         except ValueError as error:
             raise SpecError("settings", str(error)) from error
 
@@ -54,8 +60,19 @@ class ScreenSettings:
         return replace(self, **{**given, "keys": {**self.keys, **other.keys}})
 
     def bindings(self) -> tuple[Key, ...]:
-        """The keys, with those that were bound otherwise."""
-        return rebind(KEYS, self.keys)
+        """The keys of the guided trial, with those that were bound otherwise."""
+        return rebind_own(KEYS, self.keys)
+
+
+def _screens() -> tuple[Sequence[Key], ...]:
+    """The keys of every screen."""
+    from amptui.ui.inspect.keys import INSPECT_KEYS  # noqa: PLC0415 - most people bind no key otherwise
+
+    return KEYS, INSPECT_KEYS
+
+
+def _known_keys() -> list[str]:
+    return list(dict.fromkeys(key.id for screen in _screens() for key in screen))
 
 
 def config_path() -> Path:
@@ -94,5 +111,5 @@ def _value(reader: ValueReader, node: YamlNode, key: str) -> object:
         return reader.flag(node, key)
     if key == "paints":
         return reader.number(node, key)
-    known = [binding.id for binding in KEYS]
-    return {name: reader.text(value, f"keys.{name}", "S") for name, value, _ in reader.entries(node, key, known)}
+    entries = reader.entries(node, key, _known_keys())
+    return {name: reader.text(value, f"keys.{name}", "S") for name, value, _ in entries}

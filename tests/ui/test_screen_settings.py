@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from amptui.spec.error import SpecError
+from amptui.ui.inspect.keys import INSPECT_KEYS
+from amptui.ui.keys import rebind_own
 from amptui.ui.screen_settings import THEME_NAMES, ScreenSettings, read_screen_settings
 from amptui.ui.theme import THEMES
 
@@ -31,6 +33,16 @@ def test_theme_marks_mouse_rate_and_keys_are_read(tmp_path: Path) -> None:
     keys = {key.id: key.keys for key in settings.bindings()}
     assert keys["phase"] == ("P",)
     assert keys["copy"] == ("y", "ctrl+y")
+
+
+def test_keys_of_either_screen_can_be_bound_otherwise(tmp_path: Path) -> None:
+    settings = read_screen_settings(written(tmp_path, "keys:\n  next_bad: N\n  phase: P\n"))
+    assert {key.id: key.keys for key in rebind_own(INSPECT_KEYS, settings.keys)}["next_bad"] == ("N",)
+    assert {key.id: key.keys for key in settings.bindings()}["phase"] == ("P",)
+    with pytest.raises(SpecError, match="bound to both"):
+        read_screen_settings(written(tmp_path, "keys:\n  next_bad: v\n"))
+    with pytest.raises(SpecError, match="no key binding “fly”"):
+        ScreenSettings(keys={"fly": "x"})
 
 
 @pytest.mark.parametrize(

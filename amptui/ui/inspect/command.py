@@ -51,14 +51,15 @@ def _shown(readers: Sequence[CheckpointReader], options: ScreenSettings) -> int:
     os.environ["TEXTUAL_COLOR_SYSTEM"] = terminal.colour_system
     os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
     from amptui.ui.inspect.app import InspectApp, InspectStart  # noqa: PLC0415 - reads the variables above
-    from amptui.ui.inspect.keys import rebound  # noqa: PLC0415
+    from amptui.ui.inspect.keys import INSPECT_KEYS  # noqa: PLC0415
+    from amptui.ui.keys import rebind_own  # noqa: PLC0415
     from amptui.ui.screen_settings import config_path, read_screen_settings  # noqa: PLC0415
     from amptui.ui.terminal import TerminalGuard  # noqa: PLC0415
     from amptui.ui.theme import Look, theme_for  # noqa: PLC0415
 
     chosen = read_screen_settings().overridden_by(options)
     try:
-        theme, keys = theme_for(os.environ, chosen.theme), rebound(chosen.keys)
+        theme, keys = theme_for(os.environ, chosen.theme), rebind_own(INSPECT_KEYS, chosen.keys)
     except ValueError as error:
         raise SpecError("settings", str(error), where=str(config_path())) from error
     look = Look(theme=theme, ascii=bool(chosen.ascii) or terminal.wants_ascii)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from amptui.ui.keys import KEYS, Key, rebind
+from amptui.ui.keys import KEYS, Key
 
 Page = Literal["first", "second", "compare", "help"]
 
@@ -44,15 +43,6 @@ INSPECT_KEYS: tuple[Key, ...] = (
 
 #: Keys of panes are declared by the panes.
 OF_PANES = ("Move", "Contents")
-
-
-def rebound(wanted: Mapping[str, str]) -> tuple[Key, ...]:
-    """The keys with those that the configuration file gives other keys; ids of the other screen are left to that.
-
-    Raises ValueError where that gives one key to two of them.
-    """
-    known = {key.id for key in INSPECT_KEYS}
-    return rebind(INSPECT_KEYS, {identity: keys for identity, keys in wanted.items() if identity in known})
 
 
 @dataclass(frozen=True, kw_only=True)

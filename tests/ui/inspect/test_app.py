@@ -16,10 +16,10 @@ from amptui.inspection.result import Inspection
 from amptui.ui.inspect.app import InspectApp, InspectStart
 from amptui.ui.inspect.contents import Contents
 from amptui.ui.inspect.findings_pane import FindingsPane
-from amptui.ui.inspect.keys import INSPECT_KEYS, OF_PANES, Now, Page, active, rebound
+from amptui.ui.inspect.keys import INSPECT_KEYS, OF_PANES, Now, Page, active
 from amptui.ui.inspect.reading import CheckpointReader
 from amptui.ui.inspect.tree_pane import TreePane
-from amptui.ui.keys import keymap, shown
+from amptui.ui.keys import keymap, rebind_own, shown
 from amptui.ui.theme import Look
 from amptui.ui.widgets.lines import LineWidget
 from tests.inspection.writer import T, adam, save, scaler, weights
@@ -386,7 +386,7 @@ def test_the_footer_never_offers_an_unknown_key(page: Page) -> None:
 
 
 def test_keys_of_the_configuration_count_here_too_and_those_of_the_other_screen_do_not() -> None:
-    keys = rebound({"copy": "c", "phase": "P"})
+    keys = rebind_own(INSPECT_KEYS, {"copy": "c", "phase": "P"})
     assert keymap(keys, INSPECT_KEYS) == {"copy": "c"}
     with pytest.raises(ValueError, match="bound to both"):
-        rebound({"copy": "n"})
+        rebind_own(INSPECT_KEYS, {"copy": "n"})
