@@ -15,10 +15,7 @@ from amptui.session.folder import SessionFolder
 from amptui.session.history import history
 from amptui.session.process import EngineProcess
 from amptui.session.state import SessionState, reduce
-from amptui.session.store import Store
-
-#: The store's name for the command that opened the project (`engine.conductor`).
-OPENED_WITH = "open_project"
+from amptui.session.store import OPENED_WITH, Store
 
 
 def recorded_state(folder: SessionFolder) -> SessionState:

@@ -38,6 +38,9 @@ from amptui.session.store_reader import (
 )
 from amptui.text import safe_text, text_of
 
+#: The name under which `meta` keeps the command that opened the project last: a session can be opened again.
+OPENED_WITH = "open_project"
+
 _BATCH_S = 0.25
 
 _SCHEMA = f"""
@@ -223,8 +226,7 @@ class Store(StoreReader):
         except BaseException as error:
             with suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
-            if isinstance(error, Exception):
-                self._failure = error if isinstance(error, StoreError) else _cut_off(self.folder, error)
+            self._failure = error if isinstance(error, StoreError) else _cut_off(self.folder, error)
             raise
 
     def _require_writable(self) -> None:
@@ -267,10 +269,12 @@ def _idle_at_fork(store: Store) -> None:
     os.register_at_fork(before=before, after_in_parent=after, after_in_child=after)
 
 
-def _cut_off(folder: SessionFolder, error: Exception) -> StoreError:
-    """What is no error of the database's came out of a signal handler of the project's code."""
+def _cut_off(folder: SessionFolder, error: BaseException) -> StoreError:
+    """What is no error of the database's came out of a signal handler of the project's code; it is the cause."""
     said = safe_text(f"{type(error).__name__}: {text_of(error)}")
-    return StoreError(f"{shown(folder)} was cut off while it was written, by {said}")
+    cut_off = StoreError(f"{shown(folder)} was cut off while it was written, by {said}")
+    cut_off.__cause__ = error
+    return cut_off
 
 
 def _now(time: float | None) -> float:

@@ -9,11 +9,11 @@ from typing import TypeVar
 import torch
 
 from amptui import Project
-from amptui.engine import conductor as conducting
+from amptui.engine import opened_project as opening
 from amptui.engine.conductor import Conductor
 from amptui.engine.inbox import Inbox
 from amptui.protocol.commands import Command, LockCriteria, OpenProject, RunBaseline, RunTrial
-from amptui.protocol.events import Event, ProjectOpened
+from amptui.protocol.events import Event, ProjectOpened, Refused
 from amptui.session.folder import SessionFolder
 from amptui.session.state import SessionState, reduce
 from amptui.spec.own_code import Line
@@ -65,6 +65,10 @@ class Conducted:
         [event] = self.all(kind)
         return event
 
+    @property
+    def refusals(self) -> list[str]:
+        return [refused.code for refused in self.all(Refused)]
+
 
 def opened_by(project: Project, folder: Path, monkeypatch: object, **given: object) -> Conducted:
     """A conductor that has opened `project`, without a file that defines it."""
@@ -72,9 +76,9 @@ def opened_by(project: Project, folder: Path, monkeypatch: object, **given: obje
     session = SessionFolder.create(folder / "session")
     conductor = Conductor(inbox, recorder, session)  # type: ignore[arg-type]
     loaded = LoadedProject(project=project, defined_at=Line(__file__, 1), sources=(), own=None)  # type: ignore[arg-type]
-    monkeypatch.setattr(conducting, "load_project", lambda *_args, **_kwargs: loaded)  # type: ignore[attr-defined]
+    monkeypatch.setattr(opening, "load_project", lambda *_args, **_kwargs: loaded)  # type: ignore[attr-defined]
     reference = Reference(kind="file", target=__file__, attribute="project", text="test")
-    monkeypatch.setattr(conducting, "parse_reference", lambda *_args, **_kwargs: reference)  # type: ignore[attr-defined]
+    monkeypatch.setattr(opening, "parse_reference", lambda *_args, **_kwargs: reference)  # type: ignore[attr-defined]
     done = Conducted(conductor, recorder, inbox)
     return done.do(OpenProject(spec="test", folder=str(folder), **given))  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from amptui import Policy, Project, Scaler, Update
+from amptui import Case, Policy, Project, Scaler, Update
 from amptui.engine.course import run_stretch
 from amptui.engine.iteration import Choice, GuardedRun, Phase
 from amptui.engine.live import LiveProject
@@ -49,6 +49,26 @@ def batches(count: int, *, bad: Iterable[int] = (), factor: float = 1e6, seed: i
 def weighted_loss(model: nn.Module, batch: Batch) -> Tensor:
     x, y, weight = batch
     return ((model(x) - y).float() ** 2).mean() * weight
+
+
+def full_project(bad: tuple[int, ...] = (), **how: Any) -> Project:
+    """A net with dropout, BatchNorm, momentum and a schedule: everything that a way back must bring back."""
+    torch.manual_seed(4)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    update = Update(
+        optimizer=optimizer,
+        loss=weighted_loss,
+        scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 2),
+    )
+    how.setdefault("policy", Policy(scaler=Scaler(init_scale=1024.0)))
+    return Project(
+        model=model,
+        updates=[update],
+        batches=batches(8, bad=bad),
+        cases=[Case(id="a", inputs=torch.randn(3, 6))],
+        **how,
+    )
 
 
 def opened(project: Project, folder: Path) -> LiveProject:
