@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from amptui.engine.tracing.tape import Cause, Event, Flush, Phase, Place
@@ -92,23 +92,8 @@ def link_of(place: Place, kinds: frozenset[Kind] = frozenset()) -> Link:
 
 def origin_of_flush(flush: Flush) -> Origin:
     """The loss of small values as an origin of what follows from it."""
-    place = flush.place
-    return Origin(
-        phase=place.phase,
-        module=place.module,
-        op=place.op,
-        line=str(place.line) if place.line is not None else None,
-        source=place.line.text if place.line is not None else "",
-        cause="underflow",
-        dtype=flush.dtype,
-        aten=place.aten,
-        api=place.api,
-        node=place.node,
-        recomputed=place.recomputed,
-        autocast=place.autocast,
-        how=flush.how,
-        scalar=flush.scalar,
-    )
+    origin = _origin_at(flush.place, "underflow")
+    return replace(origin, dtype=flush.dtype, how=flush.how, scalar=flush.scalar)
 
 
 def origin_of_event(
@@ -122,14 +107,9 @@ def origin_of_event(
     healed_by: Link | None = None,
 ) -> Origin:
     """The event in plain values."""
-    place, output = event.place, event.output
-    return Origin(
-        phase=place.phase,
-        module=place.module,
-        op=place.op,
-        line=str(place.line) if place.line is not None else None,
-        source=place.line.text if place.line is not None else "",
-        cause=cause or event.cause,
+    output = event.output
+    return replace(
+        _origin_at(event.place, cause or event.cause),
         kinds=tuple(sorted(event.kinds)),
         dtype=output.dtype if output is not None else None,
         inputs=event.inputs,
@@ -137,14 +117,25 @@ def origin_of_event(
         tensor=output.name if output is not None else None,
         exact=event.exact,
         makers=event.makers,
-        aten=place.aten,
-        api=place.api,
-        node=place.node,
-        recomputed=place.recomputed,
-        autocast=place.autocast,
         cuda=cuda,
         root=root,
         chain=chain,
         reaches=reaches,
         healed_by=healed_by,
+    )
+
+
+def _origin_at(place: Place, cause: Cause | Literal["underflow"]) -> Origin:
+    return Origin(
+        phase=place.phase,
+        module=place.module,
+        op=place.op,
+        line=str(place.line) if place.line is not None else None,
+        source=place.line.text if place.line is not None else "",
+        cause=cause,
+        aten=place.aten,
+        api=place.api,
+        node=place.node,
+        recomputed=place.recomputed,
+        autocast=place.autocast,
     )

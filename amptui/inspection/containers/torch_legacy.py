@@ -7,7 +7,7 @@ A file that holds one bare pickle is read here too.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from amptui.inspection.containers.loaded import Loaded, PlacedBytes
@@ -103,20 +103,27 @@ def _broken(source: Source, walked: Walked, code: Code) -> Loaded:
 def _storages(root: Node) -> Mapping[str, Storage]:
     """Every storage that a tensor below `root` names."""
     found: dict[str, Storage] = {}
+    for node in _every_node(root):
+        if isinstance(node, Tensor) and node.storage is not None:
+            found[node.storage.key] = node.storage
+    return found
+
+
+def _every_node(root: Node) -> Iterator[Node]:
+    """`root` and all that it holds; what holds others comes once, also where it holds itself."""
     seen: set[int] = set()
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, Tensor) and node.storage is not None:
-            found[node.storage.key] = node.storage
-        if not isinstance(node, dict | list | tuple | Call) or id(node) in seen:
-            continue
-        seen.add(id(node))
-        waiting.extend((mapping_of(node) or {}).values())
-        waiting.extend(sequence_of(node) or ())
-        if isinstance(node, Call):
-            waiting.append(node.args)
-    return found
+        if isinstance(node, dict | list | tuple | Call):
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            waiting.extend((mapping_of(node) or {}).values())
+            waiting.extend(sequence_of(node) or ())
+            if isinstance(node, Call):
+                waiting.append(node.args)
+        yield node
 
 
 def _places(source: Source, keys: Walked, storages: Mapping[str, Storage]) -> tuple[dict[str, tuple[int, int]], str]:
@@ -144,24 +151,17 @@ def _places(source: Source, keys: Walked, storages: Mapping[str, Storage]) -> tu
 def _add_nested_torch_files(root: Node, code: Code) -> None:
     """Add what tensors name that a plain pickle holds as torch files (`torch.storage._load_from_bytes`)."""
     budget = 1000
-    seen: set[int] = set()
-    waiting = [root]
-    while waiting and budget:
-        node = waiting.pop()
-        if not isinstance(node, dict | list | tuple | Call) or id(node) in seen:
+    for node in _every_node(root):
+        raw = node.args[0] if isinstance(node, Call) and isinstance(node.args, tuple) and node.args else None
+        if not isinstance(node, Call) or node.name != _NESTED or not isinstance(raw, bytes):
             continue
-        seen.add(id(node))
-        waiting.extend((mapping_of(node) or {}).values())
-        waiting.extend(sequence_of(node) or ())
-        if isinstance(node, Call):
-            waiting.append(node.args)
-            raw = node.args[0] if isinstance(node.args, tuple) and node.args else None
-            if node.name == _NESTED and isinstance(raw, bytes):
-                budget -= 1
-                position = 0
-                for _ in range(8):
-                    walked = walk(raw, position)
-                    code.add(walked.code)
-                    position = walked.end
-                    if walked.problem or position >= len(raw):
-                        break
+        position = 0
+        for _ in range(8):
+            walked = walk(raw, position)
+            code.add(walked.code)
+            position = walked.end
+            if walked.problem or position >= len(raw):
+                break
+        budget -= 1
+        if not budget:
+            return
