@@ -151,7 +151,7 @@ class Conductor:
         store = self.outbox.store
         # a project that is refused half-way must not be taken for the one before
         self.bench, self.record, self.baseline = None, None, None
-        self.criteria = CriteriaLock(store, self.emit)
+        self.criteria, self.after = CriteriaLock(store, self.emit), AfterVerdict()
         opened = opened_project(command, folder=self.folder, store=store, emit=self.emit, between=self._between)
         self.bench, self.record = opened.bench, opened.checkpoint
         self.criteria = CriteriaLock(store, self.emit, opened.criteria)

@@ -46,9 +46,7 @@ class ScreenSettings:
             raise SpecError("settings", f"paints is {self.paints:g}", "write a number a second from 0.2 to 60")
         unknown = [identity for identity in self.keys if identity not in _known_keys()] if self.keys else []
         if unknown:
-            raise SpecError(
-                "settings", f"there is no key binding “{unknown[0]}”", "amptui's README lists them"
-            )
+            raise SpecError("settings", f"there is no key binding “{unknown[0]}”", "amptui's README lists them")
         try:
             for screen in _screens() if self.keys else ():
                 rebind_own(screen, self.keys)

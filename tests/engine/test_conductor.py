@@ -15,7 +15,9 @@ from amptui.protocol.commands import (
     Cancel,
     Command,
     FallBack,
+    FindCases,
     LockCriteria,
+    MeasureSeeds,
     OpenProject,
     Pause,
     RunBaseline,
@@ -87,8 +89,8 @@ def test_a_project_that_is_refused_after_its_checkpoint_is_not_taken_for_the_one
 
     loaded = done.conductor.bench.live.project
     object.__setattr__(loaded.updates[0], "loss", fails)
-    done.do(OpenProject(spec="test", folder=str(tmp_path)), RunBaseline(), FallBack())
-    assert done.refusals == ["fp32-failed", "order", "order"]
+    done.do(OpenProject(spec="test", folder=str(tmp_path)), RunBaseline(), FallBack(), FindCases(), MeasureSeeds())
+    assert done.refusals == ["fp32-failed", *["order"] * 4]
 
 
 # Trials.
