@@ -40,6 +40,9 @@ FAILED = 70
 _NO_DISK = (
     "look whether the session's folder is there, private, and on a disk with room; AMPTUI_HOME names another place"
 )
+_NO_RAISING = (
+    "it came while amptui was at work: what your code leaves to run by itself, such as a signal handler, must not raise"
+)
 #: How long the project's own exit handlers and threads may take after the goodbye.
 ENDING_S = 3.0
 
@@ -129,7 +132,7 @@ def _conduct(
             os._exit(_exit_code(error))
         finish()
         if isinstance(error, SessionError):  # a full disk, a folder that is gone: told, and nobody's mistake
-            outbox.say_last(Refused(code="session", message=str(error), hint=_NO_DISK))
+            outbox.say_last(_refused_session(error))
             outbox.say_last(Goodbye(why="refused"))
             return 0
         with suppress(Exception):
@@ -179,6 +182,25 @@ def _broken_torch(error: Exception, hint: str) -> Refused:
     return Refused(code="no-torch", message=message, hint=f"`python -c 'import torch'` there shows the same. {hint}")
 
 
+def _refused_session(error: SessionError) -> Refused:
+    """Why the session cannot be kept: its disk, or the project's code, which raised while it was written."""
+    raised = error.__cause__
+    where = _raised_by_project(raised) if raised is not None else None
+    if raised is None or where is None:
+        return Refused(code="session", message=str(error), hint=_NO_DISK)
+    said = f"your code raised {type(raised).__name__} while amptui wrote the session: {safe_text(raised, 1000)}"
+    return Refused(code="raises", message=said, hint=_NO_RAISING, where=where)
+
+
+def _raised_by_project(error: BaseException) -> str | None:
+    """`file:line` where the project's own code raised `error` into the engine's, such as in a signal handler."""
+    if "torch" not in sys.modules:  # then none of its code has run, and what tells them apart needs torch
+        return None
+    from amptui.engine.failures import raised_by_user  # noqa: PLC0415 - as for the conductor
+
+    return raised_by_user(error)
+
+
 def failure_of(error: BaseException) -> EngineFailed:
     """What ended the engine, with the innermost place outside of amptui."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -192,7 +214,8 @@ def failure_of(error: BaseException) -> EngineFailed:
         said = safe_text(error, 1000, lines=True)
         message = f"{type(error).__name__}: {said}" if said else type(error).__name__
     detail = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    return EngineFailed(message=message, where=where, detail=detail[-8000:])
+    hint = _NO_RAISING if _raised_by_project(error) is not None else ""
+    return EngineFailed(message=message, where=where, detail=detail[-8000:], hint=hint)
 
 
 def _keep_detail(folder: SessionFolder, detail: str) -> None:

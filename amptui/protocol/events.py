@@ -244,11 +244,15 @@ class Cancelled(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFailed(Event):
-    """The engine met an error of its own that ends what it was doing; the session stays restorable."""
+    """An error ended the engine; the session stays restorable.
+
+    It is the engine's own, unless `hint` says what the project has to do about it: then its code raised.
+    """
 
     message: str
     where: str | None
     detail: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

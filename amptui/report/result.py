@@ -77,15 +77,16 @@ def error(
     if cut_short is None and trial is not None and trial.verdict is not None:
         return None
     if state.obstacle is not None:
-        said = state.obstacle
-        return {"code": said.code, "message": said.message, "where": said.where, "hint": said.hint}
+        refused = state.obstacle
+        return {"code": refused.code, "message": refused.message, "where": refused.where, "hint": refused.hint}
+    hint = "the session stays restorable: amptui restore"
+    output = {"output": list(state.death.last_output)} if state.death is not None else {}
+    if state.failure is not None:  # what its process ended of
+        failed = state.failure
+        said = {"message": failed.message, "where": failed.where, "hint": failed.hint or hint}
+        return {"code": "engine-failed", **said, **output}
     if state.death is not None:
-        hint = "the session stays restorable: amptui restore"
-        output = list(state.death.last_output)
-        return {"code": "engine-died", "message": state.death.words, "where": None, "hint": hint, "output": output}
-    if state.failure is not None:
-        where = state.failure.where
-        return {"code": "engine-failed", "message": state.failure.message, "where": where, "hint": ""}
+        return {"code": "engine-died", "message": state.death.words, "where": None, "hint": hint, **output}
     if cut_short is not None:
         return {"code": cut_short[0], "message": cut_short[1], "where": None, "hint": ""}
     if alive:

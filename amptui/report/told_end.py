@@ -37,13 +37,12 @@ def tell_refusal(page: Page, event: Refused, state: SessionState) -> None:
 
 
 def tell_engine_error(page: Page, event: EngineFailed) -> None:
-    page.marked("fail", ("The engine met an error of its own: ", "bold"), words(event.message))
+    whose = "The project's code ended the engine: " if event.hint else "The engine met an error of its own: "
+    page.marked("fail", (whose, "bold"), words(event.message))
     if event.where:
         page.field("where", place(event.where))
-    page.field(
-        "to do",
-        f"Report it with {ERROR_FILE} of the session's folder. Nothing of the project was changed on disk.",
-    )
+    report = f"Report it with {ERROR_FILE} of the session's folder. Nothing of the project was changed on disk."
+    page.field("to do", words(event.hint) if event.hint else report)
 
 
 def tell_goodbye(page: Page, event: Goodbye, state: SessionState) -> None:

@@ -81,6 +81,42 @@ def test_a_failing_store_is_told_although_it_cannot_be_recorded(tmp_path: Path) 
         assert receive(engine, Goodbye).why == "refused"
 
 
+LATE = "import signal, torch\ndef late(*_, **__):\n    raise TimeoutError('too slow')\n"
+
+
+def test_what_a_signal_handler_of_the_project_raises_between_stages_is_not_the_engines_own(tmp_path: Path) -> None:
+    with engines.start(tmp_path) as engine:
+        run(engine, f"{LATE}signal.signal(signal.SIGALRM, late)\nsignal.setitimer(signal.ITIMER_REAL, 0.2)")
+        failure = receive(engine, EngineFailed)
+
+    assert (failure.message, failure.where) == ("TimeoutError: too slow", "/project/train.py:3")
+    assert "signal handler" in failure.hint
+
+
+def test_an_error_of_the_engine_asks_nothing_of_the_project(tmp_path: Path) -> None:
+    with engines.start(tmp_path) as engine:
+        run(engine, "import torch\noutbox.send(None)")
+        assert receive(engine, EngineFailed).hint == ""
+
+
+@pytest.mark.parametrize("kind", ["TimeoutError", "KeyboardInterrupt"])
+def test_what_a_signal_handler_raises_while_the_session_is_written_is_the_projects(tmp_path: Path, kind: str) -> None:
+    with engines.start(tmp_path) as engine:
+        run(
+            engine,
+            LATE.replace("TimeoutError", kind) + "import amptui.session.store\namptui.session.store.row_crc = late\n"
+            "from amptui.protocol.events import StageStarted\n"
+            f"try:\n    outbox.send(StageStarted(stage='trial'))\nexcept {kind}:\n"
+            "    outbox.send(StageStarted(stage='trial'))",
+        )
+        refused = receive(engine, Refused)
+        assert receive(engine, Goodbye).why == "refused"
+
+    assert (refused.code, refused.where) == ("raises", "/project/train.py:3")
+    assert refused.message == f"your code raised {kind} while amptui wrote the session: too slow"
+    assert "signal handler" in refused.hint
+
+
 def test_all_that_was_printed_comes_before_the_goodbye(tmp_path: Path) -> None:
     with engines.start(tmp_path) as engine:
         run(engine, "print('last words', end='')\ninbox.close('enough')")

@@ -136,9 +136,9 @@ def test_a_signal_handler_that_raises_is_told(amptui: Amptui) -> None:
     assert done.code == 2, done.said
     assert "Traceback" not in done.out + done.err
     assert "too slow" in done.error["message"]
-    # "session": in the middle of a transaction, which is rolled back; "engine-failed": where no stage ran
-    if done.error["code"] not in ("session", "engine-failed"):
-        assert done.error["where"] == line_of(amptui, "raise TimeoutError")
+    assert done.error["where"] == line_of(amptui, "raise TimeoutError")
+    assert done.error["hint"]
+    assert "an error of its own" not in done.out
 
 
 def test_an_error_of_amptui_itself_is_not_taken_for_the_project_s() -> None:

@@ -226,6 +226,15 @@ class TestWhatIsSaid:
         assert "engine-error.txt" in text
         assert "Traceback" not in text
 
+    def test_what_the_project_raised_into_the_engine_is_told_as_the_projects(self) -> None:
+        *before, failed = sessions.engine_failed()
+        raised = replace(failed, message="TimeoutError: too slow", where="/p/train.py:3", hint="it must not raise")  # type: ignore[type-var]
+        text = words_of(account_of((*before, raised), 2))
+
+        assert "✗ The project's code ended the engine: TimeoutError: too slow" in text
+        assert "where /p/train.py:3 to do it must not raise" in text
+        assert "Report it with" not in text
+
     def test_a_recorded_session_gives_the_same_account(self) -> None:
         live = sessions.accepted()
         replayed = [decode(encode(event)) for event in live if isinstance(event, told.Event)]

@@ -386,6 +386,26 @@ def test_a_failure_of_the_background_commit_reaches_the_next_record(
         put(store, [event(1)])
 
 
+@pytest.mark.parametrize("kind", [TimeoutError, KeyboardInterrupt, SystemExit])
+def test_what_a_signal_handler_raises_into_a_transaction_ends_the_store_and_is_the_cause(
+    folder: SessionFolder, store: Store, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
+) -> None:
+    put(store, [event(0)], durable=True)
+    raised = kind("too slow")
+
+    def crc(*_: object, **__: object) -> int:
+        raise raised
+
+    with monkeypatch.context() as patched:
+        patched.setattr("amptui.session.store.row_crc", crc)
+        with pytest.raises(kind):
+            put(store, [event(1)], durable=True)
+    with pytest.raises(StoreError, match="was cut off while it was written") as failed:
+        put(store, [event(2)], durable=True)
+    assert failed.value.__cause__ is raised
+    assert seen_by_others(folder) == [event(0)]
+
+
 def test_a_folder_that_cannot_be_written_can_still_be_read(
     folder: SessionFolder, lock: SessionLock, monkeypatch: Any
 ) -> None:

@@ -236,6 +236,14 @@ def test_starting_says_so_before_anything_is_known() -> None:
     assert guidance(Situation(reduce(SessionState(), started("project")), "project")).now
 
 
+def test_whose_error_ended_the_engine_is_said() -> None:
+    *before, failed = sessions.engine_failed()
+    assert "an error of its own" in guidance(Situation(after(*before, failed), "baseline")).now
+    raised = replace(failed, message="TimeoutError", hint="it must not raise")  # type: ignore[type-var]
+    said = guidance(Situation(after(*before, raised), "baseline")).now
+    assert said == "The project's code ended the engine: TimeoutError"
+
+
 def test_a_skip_that_no_scale_mends_is_not_called_usual() -> None:
     looked_into = told.Diagnosed(
         step=1,
