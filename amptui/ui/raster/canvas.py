@@ -27,16 +27,6 @@ class Canvas:
         self.height = height
         self._rows = [bytearray(width) for _ in range(height)]
 
-    @property
-    def columns(self) -> int:
-        """Columns of dots."""
-        return self.width * self.dots_across
-
-    @property
-    def rows(self) -> int:
-        """Rows of dots."""
-        return self.height * self.dots_down
-
     def draw(self, column: int, top: int, bottom: int) -> None:
         """Set the dots of `column` from row `top` to row `bottom`, both included."""
         down = self.dots_down

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from amptui.text import display_width, safe_text
 from amptui.ui.raster.axis import Axis
-from amptui.ui.raster.canvas import Canvas, dots_of
+from amptui.ui.raster.canvas import Canvas
 from amptui.ui.raster.extents import left_out
 from amptui.ui.raster.glyphs import Glyphs
 from amptui.ui.raster.line import Line, Role, fit, runs
@@ -29,8 +29,6 @@ class Frame:
         self.width = width
         self.height = height
         self.glyphs = glyphs
-        self.dots_across, down = dots_of(glyphs)
-        self.dot_rows = height * down
         self.characters = [[" "] * width for _ in range(height)]
         self.roles: list[list[Role]] = [["text"] * width for _ in range(height)]
 
@@ -71,7 +69,7 @@ class Frame:
 
     def _limit_row(self, limit: Limit, used: Axis) -> int | None:
         seen = math.isfinite(limit.value) and used.shows(limit.value) and _inside(limit.value, used)
-        return self._row(limit.value, used) if seen and self.height else None
+        return self._row(1.0 - used.fraction(limit.value)) if seen and self.height else None
 
     def trace(self, traced: Traced, role: Role, *, dashed: bool) -> None:
         canvas = Canvas(self.width, self.height, self.glyphs)
@@ -84,16 +82,12 @@ class Frame:
     def marks(self, traced: Traced, role: Role) -> None:
         """Crosses for values that are not finite, arrows for those below a logarithmic axis."""
         for mark in traced.marks:
-            row = min(self.height - 1, int(mark.down * self.height))
-            if mark.lost:
-                self.put(row, mark.cell, self.glyphs.lost, "bad")
-            else:
-                self.put(row, mark.cell, self.glyphs.below, role)
+            shape = self.glyphs.lost if mark.lost else self.glyphs.below
+            self.put(self._row(mark.down), mark.cell, shape, "bad" if mark.lost else role)
 
-    def _row(self, value: float | None, used: Axis) -> int:
-        """The row of `value`; the middle one where there is none."""
-        share = 0.5 if value is None else used.fraction(value)
-        return min(self.height - 1, int((1 - share) * self.height))
+    def _row(self, down: float) -> int:
+        """The row of a place in the height, 0 at the top and 1 at the bottom."""
+        return min(self.height - 1, int(down * self.height))
 
 
 def _inside(value: float, used: Axis) -> bool:

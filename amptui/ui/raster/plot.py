@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from amptui.ui.raster.axis import Axis, Scale, axis, ticks
+from amptui.ui.raster.canvas import dots_of
 from amptui.ui.raster.columns import Column, Source
 from amptui.ui.raster.frame import Frame, Limit
 from amptui.ui.raster.glyphs import UNICODE, Glyphs
@@ -74,10 +75,10 @@ def raster(
     with_steps = height >= TALL if steps is None else steps and height > 1
     rows = height - with_steps
     before = _before(series, previous)
+    dots_across, dots_down = dots_of(glyphs)
     for gutter in _gutters(held_axis, rows):
         canvas_width = width - gutter if width >= gutter + NARROW else width
-        frame = Frame(canvas_width, rows, glyphs)
-        window = Window(first, last, canvas_width * frame.dots_across)
+        window = Window(first, last, canvas_width * dots_across)
         data = [summary(trace.source, window, known) for trace, known in zip(series, before, strict=True)]
         y_axis = _axis([summed.columns for summed in data], scale, held_axis, limits)
         labels = dict(ticks(y_axis, rows)) if y_axis and canvas_width < width else {}
@@ -85,13 +86,14 @@ def raster(
             break
     used = y_axis or axis(0.0, 1.0, scale)
     placed = tuple(
-        traced(summed, used, frame.dot_rows, frame.dots_across, held=trace.held, before=known)
+        traced(summed, used, rows * dots_down, dots_across, held=trace.held, before=known)
         for trace, summed, known in zip(series, data, before, strict=True)
     )
     looks = [(trace.role, trace.dashed, one.extents, one.marks) for trace, one in zip(series, placed, strict=True)]
     drawn_from = (width, height, with_steps, first, last, y_axis, used, labels, tuple(limits), empty, glyphs, looks)
     if previous is not None and previous.drawn_from == drawn_from:
         return replace(previous, traced=placed)
+    frame = Frame(canvas_width, rows, glyphs)
     if y_axis is None and not any(mark.lost for one in placed for mark in one.marks):
         frame.write(empty, (rows - 1) // 2, max(0, (canvas_width - len(empty)) // 2), "dim")
     for limit in limits:
