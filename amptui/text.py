@@ -8,6 +8,7 @@ sequences, C1 bytes and bidirectional controls in a label would reach the termin
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 
 ELLIPSIS = "…"
@@ -36,6 +37,11 @@ def safe_text(value: object, limit: int = 400, *, lines: bool = False) -> str:
         text = text[: limit - 1]
     parts = text.replace("\t", "    ").split("\n") if lines else [text]
     return "\n".join(map(_visible, parts)) + (ELLIPSIS if overlong else "")
+
+
+def shell_word(value: str) -> str:
+    """`value` as one word of a command line; safe to show, and to paste where it holds no control characters."""
+    return shlex.quote(safe_text(value, 4000))
 
 
 def text_of(value: object) -> str:

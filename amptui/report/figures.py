@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 
 from amptui.text import safe_text
 
@@ -88,11 +87,6 @@ def words(value: object) -> str:
 def short_digest(digest: str) -> str:
     """The first twelve hexadecimal digits: enough to compare by eye."""
     return safe_text(digest[:12])
-
-
-def shell_word(value: str) -> str:
-    """`value` as one word of a command line; safe to show, and to paste where it holds no control characters."""
-    return shlex.quote(safe_text(value, 4000))
 
 
 def as_ascii(text: str) -> str:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from amptui.findings.words import counted
 from amptui.protocol.events import EngineFailed, FellBack, Goodbye, Refused
-from amptui.report.figures import name, place, shell_word, words
+from amptui.report.figures import name, place, words
 from amptui.report.page import Page
 from amptui.report.told_next import tell_next
 from amptui.report.told_trial import tell_place
 from amptui.session.death import EngineDeath
 from amptui.session.folder import ERROR_FILE
 from amptui.session.state import SessionState
+from amptui.text import shell_word
 
 _CODES = {
     0: "accepted",

@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 
 from amptui.project import Policy
-from amptui.report.figures import shell_word, words
+from amptui.report.figures import words
 from amptui.report.page import Page
 from amptui.session.side_by_side import chosen
 from amptui.session.state import SessionState
+from amptui.text import shell_word
 
 
 def tell_next(page: Page, state: SessionState, *, session: str, spec: str, options: Sequence[str]) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from amptui.findings.verdict import suggested_regions
 from amptui.protocol.events import CaseReplayed, CaseRetained
-from amptui.report.figures import from_here, place, shell_word, size, words
+from amptui.report.figures import from_here, place, size, words
 from amptui.report.told_next import where_regions_go
-from amptui.text import safe_text
+from amptui.text import safe_text, shell_word
 
 _OUTCOMES = {
     "fixed": "FIXED: everything is finite now",

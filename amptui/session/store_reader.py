@@ -7,7 +7,6 @@ a row of the other tables has its own.
 from __future__ import annotations
 
 import hashlib
-import shlex
 import sqlite3
 import threading
 import zlib
@@ -20,7 +19,7 @@ from typing import Any
 from amptui.session.errors import CheckpointDamaged, StoreDamaged, StoreError
 from amptui.session.folder import SessionFolder
 from amptui.session.manifest import CheckpointRecord
-from amptui.text import safe_text
+from amptui.text import safe_text, shell_word
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x616D7074  # "ampt"
@@ -178,7 +177,7 @@ def damaged(folder: SessionFolder, what: str) -> StoreDamaged:
     """One sentence for every kind of damage, with the way out."""
     return StoreDamaged(
         f"{shown(folder)} is damaged: {what}. Nothing was changed; checkpoints can still be checked and saved: "
-        f"amptui restore {safe_text(shlex.quote(str(folder.path)), 4096)} --verify"
+        f"amptui restore {shell_word(str(folder.path))} --verify"
     )
 
 

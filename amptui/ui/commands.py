@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from amptui.session.folder import SessionFolder
 from amptui.session.paths import create_session, find_session, name_of
 from amptui.spec.run_settings import RunSettings
-from amptui.text import safe_text
+from amptui.text import shell_word
 from amptui.ui.screen_settings import ScreenSettings, read_screen_settings
 from amptui.ui.start import Start
 from amptui.ui.terminal import Terminal, refusal, this_terminal
@@ -22,7 +21,7 @@ FAILED = 2
 
 def run(settings: RunSettings, options: ScreenSettings, *, spec: str) -> int:
     """A new session of the project that `settings` name; `spec` is what they were read from. May raise SessionError."""
-    terminal = _terminal(f"Without one, with the same options: amptui check {_word(spec)}")
+    terminal = _terminal(f"Without one, with the same options: amptui check {shell_word(spec)}")
     if terminal is None:
         return FAILED
     folder = create_session(settings.title, Path(settings.session) if settings.session else None)
@@ -32,14 +31,16 @@ def run(settings: RunSettings, options: ScreenSettings, *, spec: str) -> int:
 def attach(session: str, options: ScreenSettings, *, take_over: bool = False) -> int:
     """The engine of `session` that was left waiting. Raises SessionError where there is no such session."""
     folder = find_session(session, waiting=True)
-    terminal = _terminal(f"The session is left as it is. What it has recorded: amptui report {_word(name_of(folder))}")
+    terminal = _terminal(
+        f"The session is left as it is. What it has recorded: amptui report {shell_word(name_of(folder))}"
+    )
     return FAILED if terminal is None else _show("attach", folder, terminal, options, take_over=take_over)
 
 
 def open_session(session: str, options: ScreenSettings) -> int:
     """A recorded session, only looked at. Raises SessionError where there is no such session."""
     folder = find_session(session)
-    terminal = _terminal(f"Without one: amptui report {_word(name_of(folder))}")
+    terminal = _terminal(f"Without one: amptui report {shell_word(name_of(folder))}")
     return FAILED if terminal is None else _show("open", folder, terminal, options)
 
 
@@ -51,10 +52,6 @@ def _terminal(instead: str) -> Terminal | None:
         return terminal
     _say(f"amptui: {why}")
     return None
-
-
-def _word(text: str) -> str:
-    return shlex.quote(safe_text(text, 4096))
 
 
 def _show(
@@ -93,7 +90,7 @@ def _show(
     if app.last_words:
         _say(app.last_words)
     elif how != "open":
-        _say(f"Look at it again: amptui open {_word(name_of(folder))}")
+        _say(f"Look at it again: amptui open {shell_word(name_of(folder))}")
     return guard.exit_code or code or app.return_code or 0
 
 

@@ -15,8 +15,9 @@ from amptui.protocol.commands import Cancel, Command, FallBack
 from amptui.protocol.events import Event
 from amptui.session.death import EngineDeath
 from amptui.session.errors import SessionError
+from amptui.session.paths import name_of
 from amptui.session.state import SessionState
-from amptui.text import safe_text
+from amptui.text import safe_text, shell_word
 from amptui.ui.around import around
 from amptui.ui.dialogs import questions
 from amptui.ui.dialogs.question import Question
@@ -149,6 +150,10 @@ class Desk:
     @property
     def session_id(self) -> str:
         return self.app.start.folder.session_id
+
+    @property
+    def session(self) -> str:
+        return shell_word(name_of(self.app.start.folder))
 
     def send(self, command: Command) -> None:
         if isinstance(command, Cancel | FallBack):
@@ -296,5 +301,5 @@ class Desk:
     def leave_engine(self) -> None:
         """The engine stays: it finishes its phase and waits."""
         if self.room.connected:
-            self.app.last_words = f"The engine waits. Take it up again: amptui attach {safe_text(self.session_id)}"
+            self.app.last_words = f"The engine waits. Take it up again: amptui attach {self.session}"
             self.room.leave()

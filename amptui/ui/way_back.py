@@ -35,7 +35,8 @@ class Surroundings(Protocol):
     def connected(self) -> bool: ...
 
     @property
-    def session_id(self) -> str: ...
+    def session(self) -> str:
+        """What a command finds the session by."""
 
     def send(self, command: Command) -> None: ...
 
@@ -64,7 +65,7 @@ class WayBack:
         """`F`; `F` again confirms. Where the project cannot be opened there is nothing to put the weights back into."""
         state = self._around.state
         if state.project is None and state.obstacle is not None:
-            self._around.ask(questions.nothing_to_restore(state.obstacle, self._around.session_id), lambda _: None)
+            self._around.ask(questions.nothing_to_restore(state.obstacle, self._around.session), lambda _: None)
         else:
             self._around.ask(questions.fall_back(state), lambda _: self.begin())
 
@@ -113,7 +114,7 @@ class WayBack:
         """The engine has had its time: still nothing means that user code hangs."""
         if self.underway and attempt == self._attempt:
             opening = self._engines > 0 and not self._sent
-            asked = questions.engine_hangs(patience, self._around.session_id, opening=opening)
+            asked = questions.engine_hangs(patience, self._around.session, opening=opening)
             self._around.ask(asked, lambda choice: self._decided(choice, patience))
 
     def _decided(self, choice: str, patience: float) -> None:

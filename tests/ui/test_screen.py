@@ -324,6 +324,17 @@ def test_leaving_asks_what_becomes_of_the_engine() -> None:
     on_screen(LOADED, script)
 
 
+def test_a_session_in_a_folder_of_its_own_is_named_by_what_finds_it_again() -> None:
+    async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pilot.press("q")
+        await settled(pilot)
+        await pilot.press("l")
+        await settled(pilot)
+        assert f"amptui attach {app.start.folder.path}" in app.last_words
+
+    on_screen(PAUSED, script)
+
+
 def test_back_closes_the_explanation_before_it_leaves_anything() -> None:
     async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
         await pressed(pilot, "x")

@@ -21,7 +21,7 @@ BACK = told.FellBack(checkpoint="fp32", verified=6, proven=True)
 class Around:
     """A screen and an engine that do what they are told, and time that passes when asked to."""
 
-    session_id = "20260101-tiny"
+    session = "20260101-tiny"
 
     def __init__(self, *events: object) -> None:
         self.state = SessionState()

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from amptui.protocol.events import CaseReplayed, CaseRetained, CodeFailed, FellBack
 from amptui.report.document import Block, Bullets, Code, Column, Mark, Paragraph, Section, Table, Words
-from amptui.report.figures import name, place, shell_word, size, words
+from amptui.report.figures import name, place, size, words
 from amptui.report.recorded import Recorded
+from amptui.text import shell_word
 
 _FAILURES = 20
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from textual.app import ComposeResult
 
 from amptui.findings.policies import policy_name
-from amptui.report.figures import name, place, shell_word
+from amptui.report.figures import name, place
 from amptui.report.page import Page
 from amptui.report.recorded import Recorded, RunCurves, UpdateCurves
 from amptui.report.sections.pasted import accepted_code
 from amptui.session.folder import SessionFolder
 from amptui.session.paths import name_of
 from amptui.session.side_by_side import chosen
+from amptui.text import shell_word
 from amptui.ui.histories import RunHistory
 from amptui.ui.moves import Situation
 from amptui.ui.raster.line import Role
