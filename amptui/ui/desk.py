@@ -23,6 +23,7 @@ from amptui.ui.dialogs import questions
 from amptui.ui.dialogs.question import Question
 from amptui.ui.editing import edit_source
 from amptui.ui.engine_room import EngineRoom
+from amptui.ui.key_names import KeyNames
 from amptui.ui.looking import Looking
 from amptui.ui.main_screen import import_pages
 from amptui.ui.moves import Mode, Situation, active
@@ -55,6 +56,8 @@ class Desk:
         self.way_back = WayBack(self)
         self.reload = Reload(self)
         self.looking = Looking(self)
+        #: How sentences call the keys.
+        self.keys = KeyNames(start.keys, start.look.glyphs)
         self._clock = PaintClock(self._paint, app.set_timer, start.paints)
         #: The update that plots and layers are about.
         self._update = ""
@@ -135,6 +138,7 @@ class Desk:
             criteria_changed=self.steering.changed is not None,
             written=self._written,
             planned=self.steering.planned,
+            keys=self.keys,
         )
 
     # What steering, the way back, reloading and looking need.

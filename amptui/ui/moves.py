@@ -11,6 +11,7 @@ from amptui.protocol.events import StageName
 from amptui.session.state import SessionState, TrialState
 from amptui.ui.editing import source_line
 from amptui.ui.frame import ALWAYS
+from amptui.ui.key_names import KeyNames
 from amptui.ui.known_failures import any_failure
 from amptui.ui.pages import Page
 
@@ -72,6 +73,8 @@ class Situation:
     written: str = ""
     #: The names of the policies that were chosen before the criteria were locked, and have not been tried.
     planned: str = ""
+    #: How sentences call the keys.
+    keys: KeyNames = KeyNames()
 
     @property
     def engine_waits(self) -> bool:
