@@ -67,13 +67,10 @@ def stages(now: Situation, glyphs: Glyphs) -> Pieces:
 
 
 def _mark(stage: StageName, state: SessionState, glyphs: Glyphs) -> tuple[str, Role]:
-    if stage == "verdict" and state.verdict is not None and len(state.trials) > state.earlier_trials:
-        marks: Mapping[str, tuple[str, Role]] = {
-            "accept": (glyphs.ok, "good"),
-            "reject": (glyphs.fail, "bad"),
-            "inconclusive": (glyphs.warn, "warn"),
-        }
-        return marks[state.verdict.verdict]
+    if stage == "verdict":
+        return _verdict_mark(state, glyphs)
+    if stage == "measure" and state.task == "cases" and state.stages.get(stage) == "running":
+        return "", "dim"  # what runs is the search for cases
     statuses: Mapping[StageStatus, tuple[str, Role]] = {
         "running": (glyphs.running, "good"),
         "done": (glyphs.ok, "good"),
@@ -83,3 +80,15 @@ def _mark(stage: StageName, state: SessionState, glyphs: Glyphs) -> tuple[str, R
     }
     status = state.stages.get(stage)
     return statuses[status] if status is not None else ("", "dim")
+
+
+def _verdict_mark(state: SessionState, glyphs: Glyphs) -> tuple[str, Role]:
+    """Of the last trial since the project was opened, which may have none yet."""
+    if state.verdict is None or len(state.trials) == state.earlier_trials:
+        return "", "dim"
+    marks: Mapping[str, tuple[str, Role]] = {
+        "accept": (glyphs.ok, "good"),
+        "reject": (glyphs.fail, "bad"),
+        "inconclusive": (glyphs.warn, "warn"),
+    }
+    return marks[state.verdict.verdict]

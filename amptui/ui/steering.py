@@ -5,8 +5,8 @@ It holds no truth: everything is read off the session's state. What it remembers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
 
 from amptui.project import Criteria
 from amptui.protocol import events as told
@@ -33,7 +33,7 @@ from amptui.ui import policies as trying
 from amptui.ui.criteria_form import with_value
 from amptui.ui.dialogs import questions
 from amptui.ui.mending import Mending
-from amptui.ui.moves import Move, Situation, next_move, to_measure
+from amptui.ui.moves import Move, Situation, next_move, next_stage, to_measure
 from amptui.ui.pages import Page
 from amptui.ui.writing import Writing, WritingScreen
 
@@ -116,13 +116,13 @@ class Steering:
     def iteration(self) -> None:
         self._advance("iteration")
 
-    def _advance(self, unit: str) -> None:
-        advance = Advance(unit="phase" if unit == "phase" else "iteration")
+    def _advance(self, unit: Literal["phase", "iteration"]) -> None:
+        advance = Advance(unit=unit)
         self._until = None
         if self._screen.situation.in_trial:
             self._screen.send(advance)
         else:
-            self._start(None if unit == "phase" else advance)
+            self._once_more(lambda: self._start(None if unit == "phase" else advance))
 
     def unattended(self) -> None:
         """A run to the verdict without stopping: every trip is the skip that it is. From here, or from the start."""
@@ -130,12 +130,23 @@ class Steering:
             self._until = None
             self._screen.send(Continue(attended=False))
         else:
-            self._screen.go("trial")
-            self._screen.send(RunTrial(attended=False, policy=self._again()))
+            self._once_more(self._run_unattended)
+
+    def _run_unattended(self, extend: int = 1) -> None:
+        self._screen.go("trial")
+        self._screen.send(RunTrial(attended=False, policy=self._again(), extend=extend))
+
+    def _once_more(self, start: Callable[[], None]) -> None:
+        """Starts a trial; asks first where one looks at a trial that has ended, whose keys went on with it before."""
+        now = self._screen.situation
+        trial = now.state.trial
+        if now.page == "trial" and next_stage(now.state) is None and trial is not None:
+            self._screen.ask(questions.another_trial(trial), lambda answer: start() if answer == "yes" else None)
+        else:
+            start()
 
     def extend(self) -> None:
-        self._screen.go("trial")
-        self._screen.send(RunTrial(attended=False, policy=self._again(), extend=EXTENDED))
+        self._once_more(lambda: self._run_unattended(EXTENDED))
 
     def mend(self) -> None:
         self.mending.begin()
@@ -193,6 +204,8 @@ class Steering:
     def notice(self, event: Event | EngineDeath) -> None:
         """Goes on with the next policy when one has ended, also by being refused; with none where it was ended."""
         self.mending.notice(event)
+        if isinstance(event, told.Paused) and event.why.startswith("until"):
+            self._until = None  # reached: what runs on from here runs to the end
         if isinstance(event, EngineDeath | told.EngineStarted | told.EngineFailed | told.Cancelled):
             self._plan, self._to_try, self._side_by_side = (), [], False
         elif isinstance(event, told.StageEnded) and event.stage == "trial" and self._side_by_side:

@@ -223,6 +223,18 @@ def test_a_verdicts_mark_is_its_own() -> None:
     assert marks == {"accepted": "✓", "rejected": "✗", "inconclusive": "!"}
 
 
+def test_a_trial_that_has_no_verdict_yet_does_not_wear_that_of_the_one_before() -> None:
+    for again in (trial_started(), (*trial_started(), EngineDeath(how="signal", words="killed", last_output=()))):
+        now = Situation(moments((*sessions.accepted(), *again))[-1], "verdict")
+        assert "VERDICT " in "".join(text for text, _ in bars.stages(now, UNICODE))
+
+
+def test_the_search_for_cases_is_no_measurement() -> None:
+    looking = (*opened(), told.StageStarted(stage="measure", task="cases"))
+    now = Situation(moments(looking)[-1], "cases")
+    assert "6 Measure " in "".join(text for text, _ in bars.stages(now, UNICODE))
+
+
 def test_a_written_report_is_marked() -> None:
     now = Situation(moments(sessions.accepted())[-1], "report")
     for written, mark in (("", " "), ("/tmp/r.html", "✓")):

@@ -14,6 +14,7 @@ from amptui.protocol import events as told
 from amptui.protocol.commands import (
     Cancel,
     Command,
+    Condition,
     Continue,
     FindCases,
     LockCriteria,
@@ -245,6 +246,34 @@ def test_a_held_trial_runs_on_to_its_verdict_without_stopping() -> None:
     screen = Screen(after(*attended, told.Paused(step=1, why="after this phase"), state=LOCKED), page="trial")
     screen.steering.unattended()
     assert screen.sent == [Continue(attended=False)]
+
+
+@pytest.mark.parametrize("key", [Steering.phase, Steering.iteration, Steering.unattended, Steering.extend])
+def test_where_a_trial_has_ended_its_keys_ask_before_they_begin_another(key: Callable[[Steering], None]) -> None:
+    screen = Screen(ACCEPTED, page="trial", answers=["no", "yes"])
+    key(screen.steering)
+    assert screen.sent == []
+    assert screen.asked[0].title == "start trial 2?"
+    key(screen.steering)
+    assert isinstance(screen.sent[0], RunTrial)
+
+    due = Screen(LOCKED, page="trial")
+    key(due.steering)
+    assert due.asked == []
+    assert isinstance(due.sent[0], RunTrial)
+
+
+def test_what_was_run_until_is_forgotten_once_it_was_reached_and_kept_where_something_else_came_first() -> None:
+    attended = [replace(e, attended=True) if isinstance(e, told.TrialStarted) else e for e in trial_started()]
+    running = after(*attended, state=LOCKED)
+    for why, goes_on in (("until step", None), ("the guard held an update back", Condition(name="step", value=7.0))):
+        paused = told.Paused(step=7, why=why)
+        screen = Screen(running, page="trial", answers=["step", "7"])
+        screen.steering.until()
+        screen.state = after(paused, state=running)
+        screen.steering.notice(paused)
+        screen.steering.proceed()
+        assert screen.sent == [Continue(until=Condition(name="step", value=7.0)), Continue(until=goes_on)]
 
 
 def test_criteria_are_locked_again_without_a_question_unless_the_user_changed_one() -> None:

@@ -15,7 +15,7 @@ from amptui.protocol.events import Refused
 from amptui.report.figures import figure, place
 from amptui.session.errors import SessionError
 from amptui.session.named_file import file_to_write
-from amptui.session.state import SessionState
+from amptui.session.state import SessionState, TrialState
 from amptui.text import safe_text
 from amptui.ui import policies as trying
 from amptui.ui.criteria_form import with_value
@@ -40,6 +40,17 @@ def fall_back(state: SessionState) -> Question:
     if running:
         words.append(sentence("What runs now ends at its next safe point. What has been recorded stays.", "dim"))
     return Question(title="fall back to FP32", paragraphs=words, options=[Option("F", "fall back", "yes")], role="warn")
+
+
+def another_trial(trial: TrialState) -> Question:
+    """The keys that go on with a trial begin another one where it has ended."""
+    verdict = trial.verdict.verdict if trial.verdict is not None else "none"
+    words = f"Trial {trial.number} has ended; its verdict ({verdict}) stays in the record. Another one is judged anew."
+    return Question(
+        title=f"start trial {trial.number + 1}?",
+        paragraphs=[sentence(words)],
+        options=[Option("y", "start it", "yes"), Option("n", "stay here", "no")],
+    )
 
 
 def engine_hangs(seconds: float, session: str, *, opening: bool = False) -> Question:

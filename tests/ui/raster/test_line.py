@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +52,11 @@ def test_runs_keep_every_character_and_the_role_of_all_that_can_be_seen(cells: l
 
 def test_blanks_cost_no_colour_of_their_own() -> None:
     assert joined([("a", "bad"), ("  ", "dim"), ("b", "bad")]) == (Span("a  b", "bad"),)
+
+
+def test_every_character_that_amptui_draws_with_has_a_lookalike() -> None:
+    drawn = "".join(str(getattr(UNICODE, field.name)) for field in fields(UNICODE) if field.name != "name")
+    assert "?" not in to_ascii(drawn + "━─")
 
 
 @given(text=WIDE)
