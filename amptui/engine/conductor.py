@@ -25,12 +25,11 @@ from amptui.engine.opened_project import opened_project
 from amptui.engine.outbox import Outbox
 from amptui.engine.recall import recall
 from amptui.engine.refusals import Refusal
-from amptui.engine.told_before import findings_before, trials_before
+from amptui.engine.told_before import findings_before, trials_before, tried_before
 from amptui.engine.trial import Trial
 from amptui.engine.walk import Attended, LeftTrial, Unattended
 from amptui.engine.way_back import fall_back
 from amptui.findings.verdict import judge
-from amptui.project import Policy
 from amptui.protocol.codec import encode
 from amptui.protocol.commands import (
     Cancel,
@@ -72,8 +71,8 @@ class Conductor:
         self.criteria = CriteriaLock(outbox.store, self.emit)
         #: Of the whole session, also by engines before this one.
         self.trials = trials_before(outbox.store)
-        #: The policies of trials that this engine has run to their end.
-        self.tried: list[Policy] = []
+        #: The policies of trials that were run to their end.
+        self.tried = tried_before(outbox.store)
         #: Whether the project was opened only to replay something.
         self.aside = False
         self.after = AfterVerdict()

@@ -60,6 +60,14 @@ class TrialState:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LeftPolicies:
+    """The project's own policy, and that of the last trial under it."""
+
+    own: Policy
+    last: Policy
+
+
+@dataclass(frozen=True, kw_only=True)
 class SessionState:
     """A session after some of its events. What belongs to the opened project starts anew when one is opened."""
 
@@ -98,6 +106,8 @@ class SessionState:
     trials: tuple[TrialState, ...] = ()
     #: How many of them ran before the project was opened last: by another engine, maybe of other code.
     earlier_trials: int = 0
+    #: The policies when the project was opened again; None before that.
+    left: LeftPolicies | None = None
     checkpoints: tuple[told.CheckpointWritten, ...] = ()
     retained: tuple[told.CaseRetained, ...] = ()
     replayed: tuple[told.CaseReplayed, ...] = ()
@@ -137,10 +147,17 @@ class SessionState:
 
     @property
     def policy(self) -> Policy | None:
-        """The policy of the last trial since the project was opened, or what it is opened with."""
+        """What a further trial is under: the last one's since the project was opened, or what it is opened with.
+
+        A project that is opened again with the policy and dtype that it had goes on where the last trial was: with the
+        modules that were mended, say, after its engine died.
+        """
         if len(self.trials) > self.earlier_trials:
             return self.trials[-1].started.policy
-        return self.project.policy if self.project is not None else None
+        own = self.project.policy if self.project is not None else None
+        if own is not None and self.left is not None and self.left.own == own and self.left.last.dtype == own.dtype:
+            return self.left.last
+        return own
 
     @property
     def rows(self) -> tuple[Row, ...]:

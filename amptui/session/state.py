@@ -17,7 +17,7 @@ from amptui.session.death import EngineDeath
 from amptui.session.output_lines import continued
 from amptui.session.run_state import RunState as RunState
 from amptui.session.run_state import advanced, exact
-from amptui.session.session_state import TRIPS
+from amptui.session.session_state import TRIPS, LeftPolicies
 from amptui.session.session_state import CaseState as CaseState
 from amptui.session.session_state import EngineStatus as EngineStatus
 from amptui.session.session_state import SessionState as SessionState
@@ -60,7 +60,10 @@ def _stage_started(state: SessionState, event: told.StageStarted) -> SessionStat
         return replace(state, aside=True, refusal=None)
     state = replace(_ended(state, "done"), aside=False, task=event.task)
     if event.stage == "project":
-        state = replace(_without_project(state), earlier_trials=len(state.trials))
+        left = state.left
+        if state.project is not None and state.policy is not None:
+            left = LeftPolicies(own=state.project.policy, last=state.policy)
+        state = replace(_without_project(state), earlier_trials=len(state.trials), left=left)
     if event.stage == "baseline":
         state = replace(state, baseline=None, baseline_run=RunState(), repeat=None, proposed=None, forecast=None)
     stage = state.stage if event.task == "cases" else event.stage  # finding cases is no step of the way

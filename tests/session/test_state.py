@@ -19,6 +19,7 @@ from amptui.session.death import EngineDeath
 from amptui.session.output_lines import LINE_CHARACTERS
 from amptui.session.state import SessionState, died, reduce
 from tests.protocol.messages import EVENTS, messages_of
+from tests.report.stages import opened
 
 
 def after(*events: told.Event, state: SessionState | None = None) -> SessionState:
@@ -215,6 +216,31 @@ def test_trials_before_the_project_was_opened_again_are_told_from_those_since() 
     assert (len(state.trials), state.earlier_trials) == (2, 1)
 
 
+@pytest.mark.parametrize(
+    ("last", "own_now", "goes_on"),
+    [
+        (
+            Policy(fp32_regions=("gate",)),
+            Policy(),
+            Policy(fp32_regions=("gate",)),
+        ),  # as it was
+        (
+            Policy(fp32_regions=("gate",)),
+            Policy(fp32_regions=("a",)),
+            Policy(fp32_regions=("a",)),
+        ),  # mended in code
+        (Policy(dtype="bfloat16"), Policy(), Policy()),  # its limits would be the other dtype's
+    ],
+)
+def test_a_project_that_is_opened_again_goes_on_under_the_policy_that_was_mended(
+    last: Policy, own_now: Policy, goes_on: Policy
+) -> None:
+    state = after(started(), *opened_with(Policy()), replace(trial_started(), policy=last))
+    again = after(*opened_with(own_now), state=state)
+    assert again.policy == goes_on
+    assert after(*opened_with(own_now), state=again).policy == goes_on, "also after another death"
+
+
 def test_a_revision_that_a_new_engine_goes_on_under_is_one_revision_still() -> None:
     state = after(criteria_locked(1), criteria_locked(1))
     assert state.locked is not None
@@ -253,6 +279,13 @@ class TestOutput:
         assert len(state.output) == states.OUTPUT_LINES
         assert state.output_lines == 3 * 2001
         assert max(len(line.text) for line in after(output("x" * 10_000)).output) == LINE_CHARACTERS
+
+
+def opened_with(policy: Policy) -> tuple[told.Event, ...]:
+    return tuple(
+        replace(event, policy=policy) if isinstance(event, told.ProjectOpened) else event
+        for event in (told.StageStarted(stage="project"), *opened())
+    )
 
 
 def started() -> told.EngineStarted:
