@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from amptui.findings.judgement import Criterion, Row
 from amptui.findings.words import counted, percent
-from amptui.report.figures import figure
+from amptui.report.figures import figure, name
+from amptui.session.state import SessionState
 
 ASKED: Mapping[Criterion, str] = {
     "finite": "no NaN, no infinity that FP32 does not have",
@@ -34,6 +36,39 @@ def limit(row: Row) -> str:
     """The limit in the unit of `measured`."""
     share = row.criterion == "progress" and isinstance(row.limit, int | float)
     return percent(float(row.limit)) if share else figure(row.limit)  # type: ignore[arg-type]
+
+
+#: What "of limit" says; screen, account and report use these words.
+OF_LIMIT = "what lies beyond rtol × |FP32|, as a share of the limit (atol); up to 100 % passes"
+
+
+def of_limit(measured: float, limit: float) -> float:
+    """How much of its limit an output's or a loss's difference takes, in percent: up to 100 passes, also at limit 0."""
+    if math.isnan(measured) or measured <= 0.0:
+        return measured if math.isnan(measured) else 0.0
+    share = 100.0 * (measured / limit) if limit > 0.0 else math.inf
+    return min(share, 100.0) if measured <= limit else max(share, math.nextafter(100.0, math.inf))
+
+
+def of_limit_text(measured: float, limit: float) -> str:
+    """`of_limit` in words: "2.3 %"; what is beyond the limit never reads as 100 %."""
+    share = of_limit(measured, limit)
+    if not math.isfinite(share):
+        return figure(share)
+    text = percent(share / 100.0)
+    return "over 100 %" if share > 100.0 and text == "100 %" else text
+
+
+def most_of_limit(state: SessionState) -> str:
+    """The case that takes most of an output's limit, and what that means; "" where no output was compared."""
+    runs = [case.trial for case in state.cases.values() if case.trial is not None]
+    beside = [(run.figures.case, difference) for run in runs for difference in run.differences]
+    if not beside:
+        return ""
+    shares = [(of_limit(difference.measured, difference.limit), case) for case, difference in beside]
+    place = max(range(len(shares)), key=lambda n: math.inf if math.isnan(shares[n][0]) else shares[n][0])
+    case, worst = beside[place]
+    return f"the most is {of_limit_text(worst.measured, worst.limit)} ({name(case)}): {OF_LIMIT}"
 
 
 def made_of(rows: Sequence[Row]) -> str:
@@ -85,7 +120,7 @@ def _kind(row: Row) -> str:
 
 
 _NOTES = {
-    "difference": "Measured, of an output or a loss: what lies beyond rtol × |FP32|, which the limit (atol) bounds.",
+    "difference": "Measured, of an output or a loss: what lies beyond rtol × |FP32|; up to the limit (atol) it passes.",
     "gradient": "Measured, of a gradient: ‖trial − FP32‖ as a share of the layer's norm in FP32.",
     "quality": "Measured, of the quality: how far it fell.",
     "progress": "Measured, of progress: the difference as a share of the FP32 loss.",

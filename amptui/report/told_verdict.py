@@ -12,7 +12,7 @@ from amptui.protocol.events import VerdictReached
 from amptui.report.figures import figure, from_here, name, place, words
 from amptui.report.page import LABEL, Mark, Page, cells
 from amptui.report.told_baseline import margins_of, smallest
-from amptui.report.told_rows import ASKED, is_gradient, limit, made_of, measured
+from amptui.report.told_rows import ASKED, is_gradient, limit, made_of, measured, most_of_limit, of_limit_text
 from amptui.session.state import SessionState
 
 _SIGNS: dict[Verdict, tuple[Mark, str]] = {
@@ -36,6 +36,11 @@ def tell_verdict(page: Page, event: VerdictReached, state: SessionState) -> None
         margin, case = smallest(margins)
         page.blank()
         page.field("margin", f"the smallest is {figure(margin)} ({name(case)})")
+    most = most_of_limit(state)
+    if most:
+        if not margins:
+            page.blank()
+        page.field("of limit", most)
     _tell_findings(page, event.findings)
     if event.fp32_regions:
         page.blank()
@@ -102,8 +107,9 @@ def _trial(row: Row) -> str:
     if not told:
         return said
     if row.criterion == "difference":
-        beyond = "apart by" if is_gradient(row) else "beyond rtol by"
-        return f"{said} · {beyond} {figure(row.measured)}"
+        if is_gradient(row) or not isinstance(row.limit, int | float):
+            return f"{said} · apart by {figure(row.measured)}"
+        return f"{said} · {of_limit_text(row.measured or 0.0, row.limit)} of limit"
     if row.criterion == "progress":
         return f"{said} · {measured(row)}"
     return f"{said} · drop {figure(row.measured)}" if row.criterion == "quality" else said

@@ -83,6 +83,7 @@ class TestWhatIsSaid:
             # the verdict
             "✓ ACCEPT 4 cases and 40 iterations held.",
             "✓ difference 4 of 4 passed",
+            "of limit the most is 1.2 % (tie-4): what lies beyond rtol × |FP32|, as a share of the limit (atol)",
             "· progress shown, not judged",
             "baseline 0.5 trial 0.51 · above by 2 %",
             "✓ no findings",
@@ -135,6 +136,7 @@ class TestWhatIsSaid:
             "quality nan after the stretch, in FP32 0.95",
             "✗ REJECT At step 5, the square reaches 80,000.",
             "✗ difference 1 of 3 passed",
+            "baseline 1.25 trial 7.75 · 5,200 % of limit",
             "margin the smallest is 0.0003 (tie-4)",
             "Findings: 1 fault, 1 notice",
             "✗ overflow · fault · forward · step 5 · update main where blocks.3.norm · pow · net.py:31",

@@ -13,6 +13,7 @@ from amptui.report.document import Document
 from amptui.report.html import html
 from amptui.report.markdown import markdown
 from amptui.report.sections.pasted import accepted_code
+from amptui.report.told_rows import OF_LIMIT
 from tests.report.sessions import SESSIONS, accepted, inconclusive, rejected
 from tests.report.stages import baseline, locked_by_the_user, opened, trial_started
 from tests.report.test_html import Page
@@ -87,11 +88,12 @@ def test_every_measured_figure_is_told_in_its_unit() -> None:
 
 def test_each_case_is_told_beside_fp32() -> None:
     text = section(report(rejected()), "cases")
-    assert "| `plain-1` | ordinary | 3 |   | 0.5 |   | ! not run in the trial |" in text
-    assert "| `plain-2` | ordinary | 3 | 3 | 0.5 → 0.5 | 6.6 | ✗ out of tolerance |" in text
-    assert "| `long-3` | edge | 3 | 3 | 0.5 → 0.5 | inf | ✗ not finite |" in text
-    assert "| `tie-4` | boundary | 3 | 8 | 0.0003 → 0.0003 | 0.001 | ✗ decision changed |" in text
+    assert "| `plain-1` | ordinary | 3 |   | 0.5 |   |   | ! not run in the trial |" in text
+    assert "| `plain-2` | ordinary | 3 | 3 | 0.5 → 0.5 | 6.6 | 2,600 % | ✗ out of tolerance |" in text
+    assert "| `long-3` | edge | 3 | 3 | 0.5 → 0.5 | inf | inf | ✗ not finite |" in text
+    assert "| `tie-4` | boundary | 3 | 8 | 0.0003 → 0.0003 | 0.001 | 0 % | ✗ decision changed |" in text
     assert "scores by 0.25 + 0.01 × |FP32|" in text
+    assert OF_LIMIT in text
 
 
 def test_a_finding_has_place_evidence_and_mend() -> None:

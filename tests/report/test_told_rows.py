@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
+
 from amptui.findings.judgement import Row
-from amptui.report.told_rows import limit, made_of, measured, unit_notes
+from amptui.report.told_rows import OF_LIMIT, limit, made_of, measured, of_limit, of_limit_text, unit_notes
 
 
 def test_progress_is_a_share_of_the_baselines_loss_and_says_so() -> None:
@@ -16,6 +20,24 @@ def test_other_figures_stay_in_the_unit_of_their_limit() -> None:
     row = Row(criterion="difference", passed=False, what="output y", measured=0.25, limit=0.125)
     assert (measured(row), limit(row)) == ("0.25", "0.125")
     assert measured(Row(criterion="finite", passed=True)) == ""
+
+
+@pytest.mark.parametrize(
+    ("beyond_rtol", "atol", "said"),
+    [
+        (0.000117, 0.00508, "2.3 %"),
+        (0.00508, 0.00508, "100 %"),
+        (math.nextafter(0.00508, 1.0), 0.00508, "over 100 %"),
+        (0.0, 0.0, "0 %"),
+        (1e-9, 0.0, "inf"),
+        (math.inf, 0.5, "inf"),
+        (math.nan, 0.5, "nan"),
+    ],
+)
+def test_of_limit_reads_as_passed_up_to_100_percent_and_only_then(beyond_rtol: float, atol: float, said: str) -> None:
+    assert of_limit_text(beyond_rtol, atol) == said
+    assert (of_limit(beyond_rtol, atol) <= 100.0) is (beyond_rtol <= atol)
+    assert "up to 100 % passes" in OF_LIMIT
 
 
 def test_only_the_kinds_that_are_shown_are_explained() -> None:

@@ -16,7 +16,7 @@ from amptui.report.document import Block, Code, Column, Mark, Paragraph, Section
 from amptui.report.figures import figure, name, words
 from amptui.report.recorded import Recorded
 from amptui.report.sections.head import SIGNS, glance
-from amptui.report.told_rows import ASKED, limit, made_of, measured, unit_notes
+from amptui.report.told_rows import ASKED, OF_LIMIT, limit, made_of, measured, of_limit, of_limit_text, unit_notes
 from amptui.report.told_trial import scale_course
 from amptui.session.side_by_side import recommendation, summaries
 from amptui.session.state import SessionState
@@ -152,7 +152,7 @@ def cases_section(recorded: Recorded) -> Section | None:
     columns = [Column("Case"), Column("Tag")]
     if decides:
         columns += [Column("FP32 decides"), Column("Trial decides"), Column("Margin FP32 → trial", number=True)]
-    columns += [Column("Largest difference", number=True), Column("Result")]
+    columns += [Column("Off by", number=True), Column("Of limit", number=True), Column("Result")]
     note = f"Before the stretch, on the checkpoint's weights. {_tolerances(cases, state)}".strip()
     if len(cases) > _MOST_CASES:
         note += f" {len(cases) - _MOST_CASES:,} more cases are in the report's JSON."
@@ -174,7 +174,7 @@ def _tolerances(cases: Sequence[_Case], state: SessionState) -> str:
     for output, atol in limits.items():
         rtol = limits_for(state.locked.criteria, output)[1]
         parts.append(f"{name(output)} by {figure(atol)}{f' + {figure(rtol)} × |FP32|' if rtol else ''}")
-    return f"Allowed to differ: {', '.join(parts)}."
+    return f"Allowed to differ: {', '.join(parts)}. Off by: the largest difference. Of limit: {OF_LIMIT}."
 
 
 @dataclass(frozen=True)
@@ -201,9 +201,11 @@ class _Case:
                 ),
             ]
         if self.trial is None:
-            return [*line, "", (Mark("warn"), "not run in the trial")]
+            return [*line, "", "", (Mark("warn"), "not run in the trial")]
         largest = max((d.largest for d in self.trial.differences), key=_badness, default=0.0)
-        return [*line, figure(largest), self._result(self.trial)]
+        worst = max(self.trial.differences, key=lambda d: _badness(of_limit(d.measured, d.limit)), default=None)
+        share = of_limit_text(worst.measured, worst.limit) if worst is not None else ""
+        return [*line, figure(largest), share, self._result(self.trial)]
 
     def _result(self, trial: TrialCaseRun) -> Words:
         if any(d.nonfinite for d in trial.differences):
