@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from amptui.report import told_end, told_trial, told_verdict
 from amptui.report.figures import figure
 from amptui.report.page import Page
+from amptui.report.told_rows import of_limit
 from amptui.session.state import SessionState
 from amptui.ui.raster.line import Role
 from amptui.ui.raster.table import Table, TableColumn, TableRow, TableView, Value
@@ -19,7 +20,7 @@ CASE_COLUMNS = (
     TableColumn(title="tag", width=8),
     TableColumn(title="output"),
     TableColumn(title="off by", width=9, align="right"),
-    TableColumn(title="over", width=9, align="right"),
+    TableColumn(title="of limit", width=9, align="right", unit=" %"),
     TableColumn(title="limit", width=9, align="right"),
     TableColumn(title="decision", width=14),
     TableColumn(title="margin", width=9, align="right"),
@@ -47,7 +48,7 @@ def tell_verdict_stage(page: Page, state: SessionState) -> None:
 
 
 def cases_table(state: SessionState) -> Table:
-    """Each output of each case: the largest difference, how far beyond rtol, the limit, decisions and margin."""
+    """Each output of each case: the largest difference, how much of its limit that takes, decisions and margin."""
     rows: list[TableRow] = []
     for identity, case in state.cases.items():
         trial = case.trial
@@ -61,7 +62,7 @@ def cases_table(state: SessionState) -> Table:
                 trial.figures.tag,
                 difference.name,
                 difference.largest,
-                max(difference.measured, 0.0) if difference.measured == difference.measured else difference.measured,
+                of_limit(difference.measured, difference.limit),
                 difference.limit,
                 decision,
                 trial.figures.margin,

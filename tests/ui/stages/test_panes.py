@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import pytest
+
 from amptui.project import Policy
 from amptui.protocol import events as told
 from amptui.protocol.codec import Floats
@@ -113,9 +115,17 @@ def test_another_trial_begins_its_histories_anew() -> None:
 def test_cases_show_difference_limit_decision_and_margin_and_mark_what_failed() -> None:
     table = cases_table(view_of(sessions.rejected()).state)
     titles = [column.title for column in table.columns]
-    assert titles == ["case", "tag", "output", "off by", "over", "limit", "decision", "margin"]
+    assert titles == ["case", "tag", "output", "off by", "of limit", "limit", "decision", "margin"]
     assert any(row.role == "bad" for row in table.rows)
     assert all(len(row.values) == len(titles) for row in table.rows)
+
+
+def test_what_passed_is_within_100_percent_of_its_limit() -> None:
+    table = cases_table(view_of(sessions.accepted()).state)
+    place = [column.title for column in table.columns].index("of limit")
+    assert table.columns[place].unit == " %"
+    shares = [row.values[place] for row in table.rows]
+    assert shares == pytest.approx([0.0, 0.4, 0.8, 1.2])
 
 
 def test_a_verdict_begins_with_the_cause() -> None:
