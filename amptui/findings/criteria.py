@@ -261,7 +261,7 @@ def _gradient_bound(wanted: Criteria, precision: _Precision) -> _Bound:
     return _Bound(
         GRADIENT_ROUNDINGS * precision.eps,
         0.0,
-        reason + "as a share of a layer's gradient norm: its terms cancel, so rounding weighs more",
+        reason + "for the difference's share of a layer's norm: terms of a gradient cancel, so rounding weighs more",
         "the gradient's limit is a relative norm: one figure bounds it",
     )
 

@@ -142,11 +142,8 @@ def first_iteration(evidence: TrialEvidence) -> Iterator[Finding]:
 def _beyond(evidence: TrialEvidence, difference: TensorDifference) -> Finding:
     gradient = difference.name.startswith("gradient")
     vanished = gradient and difference.trial == 0.0 and difference.baseline not in (None, 0.0)
-    name, unit = ("gradient", " of the norm") if gradient else ("loss", "")
-    apart = f"{listed([difference.name])} of iteration 0 is {number(difference.measured)}{unit} away"
-    figures = ""
-    if difference.baseline is not None and difference.trial is not None:
-        figures = f": FP32 {number(difference.baseline)}, {evidence.policy.dtype} {number(difference.trial)}"
+    name = "gradient" if gradient else "loss"
+    apart = _gradient_apart(evidence, difference) if gradient else _loss_apart(evidence, difference)
     return Finding(
         kind="underflow" if vanished else "rounding",
         severity="fault",
@@ -155,11 +152,41 @@ def _beyond(evidence: TrialEvidence, difference: TensorDifference) -> Finding:
         update=difference.update,
         module=difference.name.removeprefix("gradient ").rpartition(".")[0] if gradient else "loss",
         fp32_ok=True,
-        evidence=(f"{apart}, allowed are {number(difference.limit)}{figures}",),
+        evidence=(apart,),
         advice="Run the module that loses these digits in FP32: Policy(fp32_regions=[…]). If this difference is fine "
         f"for the project, write it down before the trial: Criteria(outputs={{'{name}': …}}).",
         facts={"measured": difference.measured, "limit": difference.limit},
     )
+
+
+def _loss_apart(evidence: TrialEvidence, difference: TensorDifference) -> str:
+    apart = f"{listed([difference.name])} of iteration 0 is {number(difference.measured)} away"
+    figures = ""
+    if difference.baseline is not None and difference.trial is not None:
+        figures = f": FP32 {number(difference.baseline)}, {evidence.policy.dtype} {number(difference.trial)}"
+    return f"{apart}, allowed are {number(difference.limit)}{figures}"
+
+
+def _gradient_apart(evidence: TrialEvidence, difference: TensorDifference) -> str:
+    """The norm of the difference, as a share of FP32's: two gradients of one norm can point in different directions."""
+    share = f"has a norm of {number(difference.measured)} times {_reference(difference)}"
+    norms = ""
+    if difference.baseline is not None and difference.trial is not None:
+        norms = (
+            f"; by themselves the norms are {number(difference.baseline)} in FP32 and {number(difference.trial)} in "
+            f"{evidence.policy.dtype}"
+        )
+    return (
+        f"{listed([difference.name])} of iteration 0: the difference, {evidence.policy.dtype} − FP32, {share}, "
+        f"allowed are {number(difference.limit)}{norms}"
+    )
+
+
+def _reference(difference: TensorDifference) -> str:
+    """What the norm of the difference was divided by (see `TensorDifference`)."""
+    own = difference.baseline
+    judged_by_own = own is None or difference.largest <= difference.measured * own * 1.001
+    return "FP32's own norm" if judged_by_own else "a hundredth of FP32's whole gradient norm"
 
 
 def baseline_alone(evidence: TrialEvidence) -> Iterator[Finding]:

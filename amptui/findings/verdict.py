@@ -209,6 +209,9 @@ def _row_text(row: Row) -> str:
         if row.criterion == "progress":
             above = f"{percent(row.measured)} above the baseline's"
             return f"{where}{row.what}: {above}, where {asked} {percent(row.limit)} is asked for"
+        if row.criterion == "difference" and row.what.startswith("gradient"):
+            share = f"the difference is {number(row.measured)} of FP32's norm"
+            return f"{where}{row.what}: {share}, where {asked} {number(row.limit)} is asked for"
         return f"{where}{row.what}: {number(row.measured)}, where {asked} {number(row.limit)} is asked for"
     return f"{where}{row.what}: {plain_value(row.trial)} instead of {plain_value(row.baseline)}"
 

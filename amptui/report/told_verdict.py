@@ -107,7 +107,9 @@ def _trial(row: Row) -> str:
     if not told:
         return said
     if row.criterion == "difference":
-        if is_gradient(row) or not isinstance(row.limit, int | float):
+        if is_gradient(row):
+            return f"{said} · difference {figure(row.measured)} of FP32's norm"
+        if not isinstance(row.limit, int | float):
             return f"{said} · apart by {figure(row.measured)}"
         return f"{said} · {of_limit_text(row.measured or 0.0, row.limit)} of limit"
     if row.criterion == "progress":

@@ -113,6 +113,22 @@ def test_in_bfloat16_no_scale_lifts_a_gradient():
     assert "scale" not in told.advice
 
 
+def test_a_gradients_difference_is_told_as_such_and_not_as_that_of_two_norms():
+    far = gradient(0.06311, limit=0.0625, largest=0.06311 * 0.1343, baseline=0.1343, trial=0.1348)
+    [told] = diagnose(trial(first_iteration=(far,), policy=Policy(dtype="bfloat16")))
+    [said] = told.evidence
+    assert said == (
+        "gradient fc.weight of iteration 0: the difference, bfloat16 − FP32, has a norm of 0.06311 times FP32's own "
+        "norm, allowed are 0.0625; by themselves the norms are 0.1343 in FP32 and 0.1348 in bfloat16"
+    )
+
+
+def test_a_small_gradient_is_told_beside_the_whole_that_it_was_compared_with():
+    far = gradient(0.2, largest=2e-4, baseline=1e-6, trial=2e-4)
+    [told] = diagnose(trial(first_iteration=(far,)))
+    assert "0.2 times a hundredth of FP32's whole gradient norm" in told.evidence[0]
+
+
 def test_a_trip_at_step_0_explains_its_numbers_already():
     evidence = trial(first_iteration=(gradient(0.9),), trips=(trip(fitting_scale=None),))
     assert [f.kind for f in diagnose(evidence)] == ["underflow"]

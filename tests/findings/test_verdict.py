@@ -101,6 +101,12 @@ VERDICTS = [
         "gradient of iteration 0",
         trial(first_iteration=(difference(0.2, name="gradient w", limit=0.05, update="main"),)),
         "reject",
+        "iteration 0: the difference is 0.2 of FP32's norm, where at most 0.05 is asked for",
+    ),
+    (
+        "loss of iteration 0",
+        trial(first_iteration=(difference(0.2, name="loss", limit=0.05, update="main"),)),
+        "reject",
         "numbers failed, decisions hold",
     ),
     ("quality fell", trial(quality=0.5), "reject", "drop of quality (higher is better): 0.4, where at most 0.02"),

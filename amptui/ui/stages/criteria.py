@@ -79,7 +79,7 @@ def _about(name: str) -> str:
     if name in _ABOUT:
         return _ABOUT[name]
     if name.startswith("outputs.gradient."):
-        return "a layer's gradient norm" if name.endswith("atol") else "nothing: atol is a share"
+        return "difference's share of a norm" if name.endswith("atol") else "nothing for gradients"
     if name == "outputs.loss.atol":
         return "the loss itself"
     return "FP32's value" if name.endswith("rtol") else "the output's own unit"
@@ -110,8 +110,10 @@ def meaning(name: str) -> str:
     """What a criterion asks, in words."""
     if name in _MEANS:
         return _MEANS[name]
-    if name.startswith("outputs.gradient."):
-        return "Largest difference of a layer's first gradient, as a share of its norm."
+    if name == "outputs.gradient.atol":
+        return "How large a layer's first gradient may differ, as a share of its norm in FP32: ‖trial − FP32‖ / ‖FP32‖."
+    if name == "outputs.gradient.rtol":
+        return "Bounds nothing: of gradients one share is compared, and atol bounds it."
     if name.endswith("rtol"):
         return "Allowed difference as a share of the baseline's value; it adds to atol."
     return "Allowed difference in the output's own unit; it adds to rtol × |baseline|."

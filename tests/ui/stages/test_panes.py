@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from amptui.findings.judgement import Proposal
 from amptui.project import Policy
 from amptui.protocol import events as told
 from amptui.protocol.codec import Floats
@@ -14,7 +15,7 @@ from amptui.ui.histories import NORM_STEPS, RunHistory, outcome_of
 from amptui.ui.raster.line import plain
 from amptui.ui.raster.table import TableView, table_lines
 from amptui.ui.session_view import SessionView
-from amptui.ui.stages.criteria import criteria_table
+from amptui.ui.stages.criteria import criteria_table, meaning
 from amptui.ui.stages.layers import layers_table
 from amptui.ui.stages.trial_plots import loss_plot, norm_plot, scale_plot, updates_timeline
 from amptui.ui.stages.verdict import cases_table, tell_verdict_stage
@@ -152,6 +153,16 @@ def test_at_80_columns_no_cell_of_the_criteria_is_cut() -> None:
     assert not [line for line in lines if "…" in line]
     wide = criteria_table(view.state, None, 140)
     assert wide.columns[-1].title == "reason"
+
+
+def test_a_gradients_limit_is_told_as_the_differences_share_of_the_norm() -> None:
+    criteria = (("outputs.gradient.atol", 0.0625), ("outputs.gradient.rtol", 0.0))
+    proposals = [Proposal(name=name, value=value, reason="so", given=False) for name, value in criteria]
+    view = view_of((*opened(), *baseline(), *locked(proposals=proposals)))
+    about = [row.values[-1] for row in criteria_table(view.state, None, 80).rows]
+    assert about == ["difference's share of a norm", "nothing for gradients"]
+    assert "‖trial − FP32‖ / ‖FP32‖" in meaning("outputs.gradient.atol")
+    assert "Bounds nothing" in meaning("outputs.gradient.rtol")
 
 
 def test_while_stepping_layers_say_after_which_phase_they_show() -> None:
