@@ -48,8 +48,8 @@ def _not_finite(evidence: TrialEvidence) -> Iterator[Finding]:
             *_decision_fact(first),
             *others_text([case for case, _ in found]),
         ),
-        advice=f"Find the first module whose result {evidence.policy.dtype} cannot hold and run it in FP32: "
-        "Policy(fp32_regions=[…])" + (", or use BF16." if evidence.policy.dtype == "float16" else "."),
+        advice=f"Look for the first module whose result {evidence.policy.dtype} cannot hold, from "
+        f"{listed([worst.name])} backwards, and name it in fp32_regions of the policy{', or use BF16' if evidence.policy.dtype == 'float16' else ''}.",
         facts={"outputs": tuple(d.name for d in bad), "cases": tuple(case.case for case, _ in found)},
     )
 
@@ -75,8 +75,9 @@ def _beyond(evidence: TrialEvidence) -> Iterator[Finding]:
             *_decision_fact(first),
             *others_text([case for case, _ in found]),
         ),
-        advice="Run the modules that lose these digits in FP32: Policy(fp32_regions=[…]). If this difference is fine "
-        "for the project, write a wider tolerance down before the trial.",
+        advice=f"Look at the modules that {listed([worst.name])} is made of, the last one first: name those that lose "
+        "these digits in fp32_regions of the policy. If this difference is fine for the project, write a wider "
+        "tolerance down before the trial.",
         facts={"outputs": tuple(d.name for d in far), "cases": tuple(case.case for case, _ in found)},
     )
 

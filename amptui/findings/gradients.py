@@ -9,7 +9,8 @@ from amptui.findings.evidence import SilentLayers, TensorDifference, TrialEviden
 from amptui.findings.finding import Finding
 from amptui.findings.judgement import ScaleCourse, UpdateCounts
 from amptui.findings.settling import counts_of, settles
-from amptui.findings.words import counted, listed, number, scale_text
+from amptui.findings.words import counted, listed, number, regions_in_code, scale_text
+from amptui.text import safe_text
 
 #: A scale below this is low: gradients that it leaves at zero would show at torch's default of 2^16.
 LOW_SCALE = 2.0**10
@@ -144,18 +145,33 @@ def _beyond(evidence: TrialEvidence, difference: TensorDifference) -> Finding:
     vanished = gradient and difference.trial == 0.0 and difference.baseline not in (None, 0.0)
     name = "gradient" if gradient else "loss"
     apart = _gradient_apart(evidence, difference) if gradient else _loss_apart(evidence, difference)
+    module = difference.name.removeprefix("gradient ").rpartition(".")[0] if gradient else "loss"
     return Finding(
         kind="underflow" if vanished else "rounding",
         severity="fault",
         stage="gradient" if gradient else "loss",
         step=0,
         update=difference.update,
-        module=difference.name.removeprefix("gradient ").rpartition(".")[0] if gradient else "loss",
+        module=module,
         fp32_ok=True,
         evidence=(apart,),
-        advice="Run the module that loses these digits in FP32: Policy(fp32_regions=[…]). If this difference is fine "
-        f"for the project, write it down before the trial: Criteria(outputs={{'{name}': …}}).",
+        advice=f"{_where_to_look(module, gradient=gradient)} If this difference is fine for the project, write a wider "
+        f"limit down before the trial, as {name!r} in the outputs of Criteria.",
         facts={"measured": difference.measured, "limit": difference.limit},
+    )
+
+
+def _where_to_look(module: str, *, gradient: bool) -> str:
+    if not gradient:
+        return (
+            "Look at the loss function first: sums, means and exponentials there belong on float32 (x.float()); then "
+            "at the modules before it, the last one first, in fp32_regions of the policy."
+        )
+    if module:
+        return f"Run {safe_text(module, 120)} in FP32: {regions_in_code([module])}."
+    return (
+        "Look at what is computed with this parameter, and at the modules behind it: run them in FP32, the last one "
+        "first, by fp32_regions of the policy."
     )
 
 

@@ -6,7 +6,7 @@ import re
 
 from amptui.findings.evidence import CodeFailure, TrialEvidence
 from amptui.findings.finding import Finding, Kind
-from amptui.findings.words import counted
+from amptui.findings.words import counted, regions_in_code
 from amptui.text import safe_text
 
 _NOT_FINITE = re.compile(r"\b(nan|nans|inf|infs|infinite|infinity|non-?finite|not finite)\b", re.IGNORECASE)
@@ -80,11 +80,10 @@ def _advice(failure: CodeFailure, in_fp32: bool) -> str:
         return "Mend this first: the project does not run in FP32."
     if kind_of_error(failure.exception, failure.message) == "overflow":
         return MET_BY_A_CHECK
-    module = failure.module if failure.module not in ("", "loss", "decide", "outputs", "quality") else "…"
-    return (
-        "Cast where two dtypes meet, as in x.to(y.dtype), and take constants from torch.finfo(x.dtype); or keep the "
-        f"module in FP32: Policy(fp32_regions=['{module}'])."
-    )
+    cast = "Cast where two dtypes meet, as in x.to(y.dtype), and take constants from torch.finfo(x.dtype)"
+    if failure.module in ("", "loss", "decide", "outputs", "quality"):
+        return f"{cast}; or name the module that gives this value its dtype in fp32_regions of the policy."
+    return f"{cast}; or keep the module in FP32: {regions_in_code([failure.module])}."
 
 
 def _index(evidence: TrialEvidence, case: str | None) -> int | None:

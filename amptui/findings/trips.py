@@ -6,6 +6,8 @@ here (see `located`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amptui.findings.about_trip import (
     buffers_text,
     finding_about,
@@ -19,7 +21,7 @@ from amptui.findings.about_trip import (
 from amptui.findings.evidence import TrialEvidence, TripEvidence
 from amptui.findings.finding import Finding, Stage
 from amptui.findings.settling import settles, skips_to, updates_fail
-from amptui.findings.words import counted, scale_text, settling_words
+from amptui.findings.words import counted, regions_in_code, scale_text, settling_words
 
 #: At and below this scale 1/scale is infinite in float32, and a clean gradient becomes NaN or infinite.
 DEAD_SCALE = 2.0**-128
@@ -138,8 +140,9 @@ def _bad_loss(evidence: TrialEvidence, trip: TripEvidence) -> Finding:
         stage="loss",
         line=trip.loss_at,
         evidence=(loss_text(trip), _fp32_is_fine(evidence), *repeated(trip)),
-        advice=f"Find the first operation that {evidence.policy.dtype} cannot hold and run its module in FP32: "
-        f"Policy(fp32_regions=[…]){or_bf16(evidence)}. No loss scale helps: it acts after the loss.",
+        advice=f"Look for the first operation that {evidence.policy.dtype} cannot hold, from the loss function "
+        f"backwards, and name its module in fp32_regions of the policy{or_bf16(evidence)}. No loss scale helps: it "
+        "acts after the loss.",
     )
 
 
@@ -164,7 +167,8 @@ def _bad_gradient(evidence: TrialEvidence, trip: TripEvidence) -> Finding:
             *repeated(trip),
         ),
         advice="Look for a square root, a division or a logarithm at a value that rounds to zero; add an eps that "
-        f"{evidence.policy.dtype} can hold, or run that module in FP32: Policy(fp32_regions=[…]).",
+        f"{evidence.policy.dtype} can hold, or name the module around it in fp32_regions of the policy. It lies "
+        f"between {layers_text(trip)} and the loss.",
     )
 
 
@@ -215,5 +219,13 @@ def _bad_buffers(evidence: TrialEvidence, trip: TripEvidence) -> Finding:
         kind=lost_first(evidence),
         stage="forward",
         evidence=(buffers_text(trip), "loss and gradients are finite", _fp32_is_fine(evidence), *repeated(trip)),
-        advice=f"Run the module that fills this buffer in FP32: Policy(fp32_regions=[…]){or_bf16(evidence)}.",
+        advice=_buffers_advice(trip.buffers or trip.bad, or_bf16(evidence)),
     )
+
+
+def _buffers_advice(buffers: Sequence[str], or_another: str) -> str:
+    modules = list(dict.fromkeys(module for name in buffers if (module := name.rpartition(".")[0])))
+    if not modules:
+        return f"Look at what is written into this buffer: cast it to float32 before that line{or_another}."
+    fills = "the module that fills this buffer" if len(modules) == 1 else "the modules that fill these buffers"
+    return f"Run {fills} in FP32: {regions_in_code(modules)}{or_another}."

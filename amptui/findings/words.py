@@ -46,6 +46,11 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
+def regions_in_code(modules: Sequence[str]) -> str:
+    """How one writes that these modules run in FP32."""
+    return f"Policy(fp32_regions={[safe_text(module, 120) for module in modules]!r})"
+
+
 def plain_value(value: object) -> str:
     """A decision or a figure, short enough for a sentence."""
     return number(value) if isinstance(value, float) else safe_text(value, 60)

@@ -96,6 +96,7 @@ def test_what_a_case_is_found_to_show(changes, found):
     assert sorted((f.severity, f.kind, f.stage, f.module, f.fp32_ok) for f in findings) == sorted(found)
     assert {(f.case, f.step) for f in findings} <= {("probed", 4)}
     assert all(f.evidence and f.advice for f in findings)
+    assert not [f.advice for f in findings if "…" in f.advice], "advice that can be followed has no gaps"
 
 
 def test_the_first_case_is_named_and_the_others_are_counted():

@@ -123,6 +123,20 @@ def test_a_gradients_difference_is_told_as_such_and_not_as_that_of_two_norms():
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("gradient net.conv1.weight", "Run net.conv1 in FP32: Policy(fp32_regions=['net.conv1'])."),
+        ("gradient scale", "Look at what is computed with this parameter"),
+        ("loss", "Look at the loss function first"),
+    ],
+)
+def test_the_advice_names_the_module_or_where_to_look(name, says):
+    [told] = diagnose(trial(first_iteration=(difference(0.9, name=name, limit=0.05, update="main"),)))
+    assert told.advice.startswith(says)
+    assert "…" not in told.advice
+
+
 def test_a_small_gradient_is_told_beside_the_whole_that_it_was_compared_with():
     far = gradient(0.2, largest=2e-4, baseline=1e-6, trial=2e-4)
     [told] = diagnose(trial(first_iteration=(far,)))

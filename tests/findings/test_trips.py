@@ -129,6 +129,15 @@ def test_what_a_trip_is_found_to_be(changes, tripped, found):
     assert [(f.severity, f.kind, f.stage, f.fp32_ok) for f in findings] == found
     assert {(f.step, f.update) for f in findings} == {(tripped.step, "main")}
     assert all(f.evidence and f.advice for f in findings)
+    assert not [f.advice for f in findings if "…" in f.advice], "advice that can be followed has no gaps"
+
+
+def test_a_buffer_that_breaks_names_the_module_that_fills_it():
+    broken = trip("bad_buffers", bad=("net.bn.running_var",), buffers=("net.bn.running_var",), found_inf=False)
+    cause = diagnose(trial(trips=(broken,)))[0]
+    assert "Policy(fp32_regions=['net.bn'])" in cause.advice
+    at_the_root = trip("bad_buffers", bad=("mean",), buffers=("mean",), found_inf=False)
+    assert "cast it to float32" in diagnose(trial(trips=(at_the_root,)))[0].advice
 
 
 SKIPS = [
