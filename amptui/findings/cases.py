@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amptui.findings.about_trip import or_bf16
 from amptui.findings.evidence import CaseEvidence, TensorDifference, TrialEvidence
 from amptui.findings.finding import Finding
 from amptui.findings.steadiness import baseline_broken, explained, finding_at, is_random, others_text
@@ -49,7 +50,7 @@ def _not_finite(evidence: TrialEvidence) -> Iterator[Finding]:
             *others_text([case for case, _ in found]),
         ),
         advice=f"Look for the first module whose result {evidence.policy.dtype} cannot hold, from "
-        f"{listed([worst.name])} backwards, and name it in fp32_regions of the policy{', or use BF16' if evidence.policy.dtype == 'float16' else ''}.",
+        f"{listed([worst.name])} backwards, and name it in fp32_regions of the policy{or_bf16(evidence)}.",
         facts={"outputs": tuple(d.name for d in bad), "cases": tuple(case.case for case, _ in found)},
     )
 

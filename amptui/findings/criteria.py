@@ -35,6 +35,8 @@ GRADIENT_ROUNDINGS = 64
 NOISE_FACTOR = 4
 #: Proposals that are named as the fields of `Criteria` are; all others are bounds of outputs.
 PLAIN = ("decision_changes", "tie", "quality_drop", "applied_share", "progress", "atol", "rtol")
+#: Proposals about decisions.
+DECISIONS = ("decision_changes", "tie")
 #: The share of the baseline's quality that a proposal lets go.
 QUALITY_SHARE = 0.02
 
@@ -136,6 +138,11 @@ def propose(
         )
     locked = {name: {"atol": bound.atol, "rtol": bound.rtol} for name, bound in bounds.items()}
     return replace(wanted, outputs=locked, quality_drop=drop), tuple(proposals)
+
+
+def that_apply(proposals: Sequence[Proposal], *, decides: bool) -> tuple[Proposal, ...]:
+    """Those worth showing: without a `decide` nothing decides, so limits on decisions are about nothing."""
+    return tuple(p for p in proposals if decides or p.name not in DECISIONS)
 
 
 def as_locked(proposals: Sequence[Proposal], criteria: Criteria) -> tuple[Proposal, ...]:

@@ -136,7 +136,7 @@ class Account:
         told.Probed: lambda self, event, _state: told_project.tell_probe(self._page, event),
         told.RepeatProved: lambda self, event, _state: told_baseline.tell_repeat(self._page, event),
         told.BaselineDone: lambda self, event, state: told_baseline.tell_baseline(self._page, event, state),
-        told.CriteriaLocked: lambda self, event, _state: told_baseline.tell_criteria(self._page, event),
+        told.CriteriaLocked: lambda self, event, state: told_baseline.tell_criteria(self._page, event, state),
         told.TrialStarted: lambda self, event, _state: told_trial.tell_policy(self._page, event),
         told.GuardTripped: lambda self, event, _state: told_trial.tell_trip(self._page, event, self._trial),
         told.CodeFailed: _failure,

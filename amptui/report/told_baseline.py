@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from amptui.findings.criteria import that_apply
 from amptui.findings.judgement import Proposal, UpdateCounts
 from amptui.findings.words import counted
 from amptui.protocol.events import BaselineDone, CriteriaLocked, RepeatProved
@@ -98,26 +99,32 @@ def smallest(margins: Sequence[tuple[float, str]]) -> tuple[float, str]:
     return min(margins, key=lambda item: -math.inf if math.isnan(item[0]) else item[0])
 
 
-def tell_criteria(page: Page, event: CriteriaLocked) -> None:
-    by = {writer: [p for p in event.proposals if p.writer == writer] for writer in ("project", "you", "amptui")}
-    widths = _widths(page, event.proposals)
+def tell_criteria(page: Page, event: CriteriaLocked, state: SessionState) -> None:
+    proposals = shown(event.proposals, state)
+    by = {writer: [p for p in proposals if p.writer == writer] for writer in ("project", "you", "amptui")}
+    widths = _widths(page, proposals)
     titles = {"project": "written by the project", "you": "written by the user", "amptui": "proposed by amptui"}
-    for writer, proposals in by.items():
-        if proposals:
+    for writer, written in by.items():
+        if written:
             page.line((titles[writer], "dim"))
-        for proposal in proposals:
+        for proposal in written:
             _tell_criterion(page, proposal, widths)
-    if event.proposals:
+    if proposals:
         page.blank()
     page.field(
         "locked",
         f"revision {event.revision}, {'after a trial' if event.after_trial else 'before the trial'} · "
-        f"{len(event.proposals) - len(by['amptui']):,} given, {len(by['amptui']):,} proposed · "
+        f"{len(proposals) - len(by['amptui']):,} given, {len(by['amptui']):,} proposed · "
         f"SHA-256 {short_digest(event.digest)}",
         mark="warn" if event.after_trial else "ok",
     )
     if event.reason:
         page.field("reason", words(event.reason))
+
+
+def shown(proposals: Sequence[Proposal], state: SessionState) -> tuple[Proposal, ...]:
+    """The criteria that are about something in this project; what is locked is all of them."""
+    return that_apply(proposals, decides=state.project is None or state.project.has_decide)
 
 
 def _widths(page: Page, proposals: Sequence[Proposal]) -> tuple[int, int]:

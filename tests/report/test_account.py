@@ -99,6 +99,12 @@ class TestWhatIsSaid:
         said = words_of(account_of((*stages.opened(), *stages.baseline(), *stages.locked_by_the_user())))
         assert "written by the user decision_changes 1 in place of 0, proposed as none may change" in said
 
+    def test_a_project_without_decisions_is_told_of_no_limit_on_them(self) -> None:
+        events = [replace(e, has_decide=False) if isinstance(e, told.ProjectOpened) else e for e in stages.opened()]
+        said = words_of(account_of((*events, *stages.baseline(), *stages.locked())))
+        assert "decision_changes" not in said
+        assert "1 given, 2 proposed · SHA-256 abcdef012345" in said, "what is locked stays"
+
     def test_settings_of_another_device_are_not_mentioned(self) -> None:
         assert "tf32" not in account_of(sessions.accepted())
 

@@ -181,6 +181,14 @@ def test_bit_for_bit_is_said_of_the_code_only_where_it_holds() -> None:
     assert not claimed(changed(counts=(dataclasses.replace(reached.counts[0], withheld=1),)))
 
 
+def test_a_project_without_decisions_has_no_limit_on_them_in_the_list() -> None:
+    opened_without = [
+        dataclasses.replace(e, has_decide=False) if isinstance(e, told.ProjectOpened) else e for e in accepted()
+    ]
+    assert "decision_changes" not in section(report(opened_without), "criteria")
+    assert "decision_changes" in section(report(accepted()), "criteria")
+
+
 def test_the_limits_name_what_was_not_run() -> None:
     text = section(report(accepted()), "limits")
     for said in ("cpu (x86_64)", "torch 2.13.0+cpu", "40 iterations", "1 batch at the end did not fill a window"):

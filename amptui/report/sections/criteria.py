@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from amptui.report.document import Block, Code, Column, Facts, Mark, Section, Table, Words
 from amptui.report.figures import figure, words
 from amptui.report.recorded import Recorded
-from amptui.report.told_baseline import reason
+from amptui.report.told_baseline import reason, shown
 
 
 def criteria_section(recorded: Recorded) -> Section | None:
@@ -28,7 +28,8 @@ def criteria_section(recorded: Recorded) -> Section | None:
             ]
         )
     ]
-    if locked.proposals:
+    proposals = shown(locked.proposals, state)
+    if proposals:
         lines: list[Sequence[Words]] = [
             (
                 Code(proposal.name),
@@ -36,7 +37,7 @@ def criteria_section(recorded: Recorded) -> Section | None:
                 "the user" if proposal.writer == "you" else proposal.writer,
                 words(reason(proposal)),
             )
-            for proposal in locked.proposals
+            for proposal in proposals
         ]
         columns = (Column("Criterion"), Column("Value", number=True), Column("Written by"), Column("Why"))
         blocks.append(Table("Criteria and their reasons", columns, lines))

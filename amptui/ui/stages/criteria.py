@@ -10,6 +10,7 @@ from amptui.findings.criteria import as_locked
 from amptui.findings.judgement import Proposal
 from amptui.project import Criteria
 from amptui.report.figures import figure, short_digest
+from amptui.report.told_baseline import shown
 from amptui.session.state import SessionState
 from amptui.ui.raster.line import Role
 from amptui.ui.raster.prose import Paragraph, paragraph
@@ -56,7 +57,7 @@ def criteria_table(state: SessionState, changed: Criteria | None, width: int = _
 def _proposals(state: SessionState) -> Sequence[Proposal]:
     """Those in force, else those that wait for the lock."""
     said = state.locked or state.proposed
-    return said.proposals if said is not None else ()
+    return shown(said.proposals, state) if said is not None else ()
 
 
 def _row(proposal: Proposal, changed: Criteria | None, *, wide: bool) -> TableRow:

@@ -146,6 +146,15 @@ def test_once_locked_the_criteria_on_the_page_are_those_in_force() -> None:
     assert row.role == "accent"
 
 
+def test_limits_on_decisions_are_listed_where_something_decides() -> None:
+    def listed(*, decides: bool) -> list[str]:
+        begun = [replace(e, has_decide=decides) if isinstance(e, told.ProjectOpened) else e for e in opened()]
+        return [row.id for row in criteria_table(view_of((*begun, *baseline())).state, None).rows]
+
+    assert "decision_changes" in listed(decides=True)
+    assert listed(decides=False) == [name for name in listed(decides=True) if name != "decision_changes"]
+
+
 def test_at_80_columns_no_cell_of_the_criteria_is_cut() -> None:
     view = view_of(sessions.accepted())
     lines = [plain(line) for line in table_lines(criteria_table(view.state, None, 80), TableView(), 80, 24)]
