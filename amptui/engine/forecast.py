@@ -8,8 +8,8 @@ that one overflow hides no other, and a gradient at loss scale 1 tells for every
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -34,6 +34,10 @@ from amptui.spec.run_settings import policy_over
 
 #: So many windows are read at most, evenly spread over a longer stretch.
 WINDOWS = 64
+#: Seconds that reading the windows, and reading the cases, may take; so many of each are read whatever it takes. A
+#: window of a thousand operators is read in seconds, where it ran in a tenth of one.
+BUDGET_S = 20.0
+LEAST = 4
 #: So many places are told, the smallest headroom first; every overflow is.
 PLACES = 200
 #: So many windows or cases are run under the policy for ops that the first one did not show.
@@ -49,11 +53,15 @@ def forecast(bench: Bench, tape: RngTape) -> ForecastMade:
     started = time.perf_counter()
     live = bench.live
     iterations = live.batches.iterations if live.updates else 0
-    steps = _spread_out(iterations, WINDOWS)
+    windows = cases = 0
     failed: str | None = None
     dtypes: tuple[DtypeForecast, ...] = ()
     try:
-        dtypes = _forecast(bench, tape, steps)
+        readers = [_Dtype(bench, dtype, tape) for dtype in dict.fromkeys(DTYPE_NAMES.values())]
+        cases = _read_cases(bench, [dtype.reader for dtype in readers])
+        windows = _read_stretch(bench, [dtype.reader for dtype in readers], tape, iterations)
+        bench.start.restore()
+        dtypes = tuple(dtype.forecast() for dtype in readers)
     except UserCodeError as error:
         failed = f"{error.exception}: {error.message}"
     except (RuntimeError, NotImplementedError, TypeError) as error:  # code that no dispatch mode can watch
@@ -61,9 +69,9 @@ def forecast(bench: Bench, tape: RngTape) -> ForecastMade:
     finally:
         bench.start.restore()
     return ForecastMade(
-        windows=len(steps),
+        windows=windows,
         iterations=iterations,
-        cases=len(live.cases),
+        cases=cases,
         dtypes=dtypes,
         seconds=time.perf_counter() - started,
         failed=failed,
@@ -76,13 +84,22 @@ def _spread_out(count: int, most: int) -> frozenset[int]:
     return frozenset(round(i * (count - 1) / (most - 1)) for i in range(most))
 
 
-def _forecast(bench: Bench, tape: RngTape, steps: frozenset[int]) -> tuple[DtypeForecast, ...]:
-    dtypes = [_Dtype(bench, dtype, tape) for dtype in dict.fromkeys(DTYPE_NAMES.values())]
-    readers = [dtype.reader for dtype in dtypes]
-    _read_cases(bench, readers)
-    _read_stretch(bench, readers, tape, steps)
-    bench.start.restore()
-    return tuple(dtype.forecast() for dtype in dtypes)
+class _Chosen:
+    """Which of `count` windows or cases are read: as many as there is time for, judged by how long the first took."""
+
+    def __init__(self, count: int, most: int) -> None:
+        self._count, self._most = count, most
+        self.places = _spread_out(count, most)
+        self.read = 0
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.read += 1
+        if self.read == 1:
+            affordable = int(BUDGET_S / max(time.perf_counter() - began, 1e-6))
+            self.places = _spread_out(self._count, min(self._most, max(LEAST, affordable)))
 
 
 class _Dtype:
@@ -121,10 +138,14 @@ class _Dtype:
         return watch_training(self._bench, self._policy, self._tape, moment.step or 0)
 
 
-def _read_cases(bench: Bench, readers: Sequence[Reader]) -> None:
+def _read_cases(bench: Bench, readers: Sequence[Reader]) -> int:
+    """Returns how many were read."""
     live = bench.live
+    chosen = _Chosen(len(live.cases), len(live.cases))
     with true_fp32(), eval_mode(live.modules), torch.no_grad():
         for index, case in enumerate(live.cases):
+            if index not in chosen.places:
+                continue
             for reader in readers:
                 reader.begin(Moment(index=index, case=case.id))
             inputs = copied(case.inputs, live.device)
@@ -132,15 +153,16 @@ def _read_cases(bench: Bench, readers: Sequence[Reader]) -> None:
             watched = watched_ops(
                 live.modules, device=live.device.type, outside="outputs", seen=lambda op: _note(readers, op)
             )
-            with watched, user_code("outputs", case=case.id):
+            with chosen.reading(), watched, user_code("outputs", case=case.id):
                 call_outputs(live, inputs)
             bench.progress("baseline", "forecast, cases", index + 1, len(live.cases))
             bench.between()
     bench.start.restore()
+    return chosen.read
 
 
-def _read_stretch(bench: Bench, readers: Sequence[Reader], tape: RngTape, steps: frozenset[int]) -> None:
-    """The FP32 stretch with its updates; forward and backward of the windows in `steps` are read."""
+def _read_stretch(bench: Bench, readers: Sequence[Reader], tape: RngTape, iterations: int) -> int:
+    """The FP32 stretch with its updates; returns how many windows were read, forward and backward."""
     live = bench.live
     run = GuardedRun(live, bench.policy, mixed=False, tape=tape)
     reading = False
@@ -159,13 +181,16 @@ def _read_stretch(bench: Bench, readers: Sequence[Reader], tape: RngTape, steps:
             reading = False
         bench.between()
 
-    last = max(steps, default=-1)
+    chosen = _Chosen(iterations, WINDOWS)
     with true_fp32():
-        for step in range(last + 1):
-            watched = watched_ops(live.modules, device=live.device.type, outside="loss", seen=seen)
-            with watched if step in steps else nullcontext():
+        for step in range(iterations):  # the last window is always one of those that are read
+            if step in chosen.places:
+                with chosen.reading(), watched_ops(live.modules, device=live.device.type, outside="loss", seen=seen):
+                    run_iteration(run, step, on_phase)
+            else:
                 run_iteration(run, step, on_phase)
-            bench.progress("baseline", "forecast, stretch", step + 1, last + 1)
+            bench.progress("baseline", "forecast, stretch", step + 1, iterations)
+    return chosen.read
 
 
 def _note(readers: Sequence[Reader], op: WatchedOp) -> None:

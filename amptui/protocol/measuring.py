@@ -49,7 +49,7 @@ TASKS: Mapping[type[Command], Task] = {Measure: "time", MeasureSeeds: "seeds", F
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastMade(Event):
-    """What FP32 alone foretells of each dtype. `windows` of `iterations` were read, and all `cases`."""
+    """What FP32 alone foretells of each dtype. `windows` of `iterations` were read, and so many `cases`."""
 
     windows: int
     iterations: int

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from amptui import Case, Policy, Project, Scaler, Update
-from amptui.engine.forecast import WINDOWS, forecast
+from amptui.engine.forecast import LEAST, WINDOWS, forecast
 from amptui.engine.tape import RngTape
 from amptui.findings.foreseen import DtypeForecast
 from amptui.protocol.events import ForecastMade
@@ -335,6 +335,17 @@ class TestHowItIsMade:
 
         assert (event.windows, event.iterations) == (WINDOWS, 2 * WINDOWS + 1)
         assert of(event).overflows[0].step == 2 * WINDOWS
+
+    def test_what_takes_long_to_read_is_read_in_fewer_places_to_its_end(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("amptui.engine.forecast.BUDGET_S", 0.0)
+        cases = [Case(id=f"{n}", inputs=torch.ones(2, 6) * (1e6 if n == 8 else 1.0)) for n in range(9)]
+        event = made(project(Net(width=2), batches=data(20, loud=19, factor=1e6), cases=cases), tmp_path)
+
+        assert (event.windows, event.iterations, event.cases) == (LEAST, 20, LEAST)
+        steps = {place.step for place in of(event).overflows}
+        assert 19 in steps or "8" in {place.case for place in of(event).overflows}
 
     def test_accumulated_micro_batches_are_all_read(self, tmp_path: Path) -> None:
         model = Net()
