@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from amptui.engine.live import LiveUpdate
 from amptui.protocol.codec import Floats
+from amptui.protocol.facts import UpdateRecord
 from amptui.protocol.layers import LayersMeasured
 
 
@@ -29,6 +33,32 @@ def layer_figures(update: LiveUpdate, step: int) -> LayersMeasured:
         zeros=Floats.of(zeros for _, _, zeros in rows),
         dtypes=tuple("" if g is None else str(g.dtype).removeprefix("torch.") for g in gradients),
     )
+
+
+def before_clipping(measured: LayersMeasured, record: UpdateRecord, *, by_value: bool) -> LayersMeasured:
+    """What was `measured` after the update's clipping, as it was before: divided by the factor of `record`.
+
+    A layer whose norm is then not the one that the guard had read was clipped by value, or changed by a later update's
+    backward: its largest magnitude is not known. Zeros stay zeros in either clipping.
+    """
+    norms, highest, zeros = [], [], []
+    for layer, norm in enumerate(measured.norms):
+        read = record.norms[layer] if layer < len(record.norms) else -1.0
+        known = _same(_divided(norm, record.clipped_to), read)
+        largest = measured.highest[layer]
+        norms.append(read)
+        highest.append(_divided(largest, record.clipped_to) if known or not math.isfinite(largest) else -1.0)
+        zeros.append(measured.zeros[layer] if known or by_value else -1.0)
+    return replace(measured, norms=Floats.of(norms), highest=Floats.of(highest), zeros=Floats.of(zeros))
+
+
+def _divided(value: float, factor: float) -> float:
+    return value / factor if value > 0.0 and factor > 0.0 else value
+
+
+def _same(norm: float, read: float) -> bool:
+    """Equal as far as two ways to sum up a norm go."""
+    return norm == read or (math.isnan(norm) and math.isnan(read)) or math.isclose(norm, read, rel_tol=1e-4)
 
 
 def _figures(gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from amptui.engine.course import Stopped
 from amptui.engine.inbox import Inbox
 from amptui.engine.iteration import Choice, GuardedRun, Phase
-from amptui.engine.layer_figures import layer_figures
+from amptui.engine.layer_figures import before_clipping, layer_figures
 from amptui.engine.live import LiveProject
 from amptui.protocol.commands import (
     Advance,
@@ -23,7 +23,7 @@ from amptui.protocol.commands import (
     Pause,
 )
 from amptui.protocol.events import Event, Intervened, Paused, PhaseDone, Refused, Running
-from amptui.protocol.facts import IterationRecord
+from amptui.protocol.facts import IterationRecord, UpdateRecord
 
 
 class Unattended:
@@ -64,6 +64,8 @@ class Attended:
     without_update: int = 0
     #: The project of the run, once a phase of it has been seen.
     live: LiveProject | None = None
+    #: By update, the last step whose layers were measured before clipping.
+    measured: dict[str, int] = field(default_factory=dict)
 
     def after_phase(self, phase: Phase, run: GuardedRun) -> Choice | None:
         self.live = run.live
@@ -79,8 +81,11 @@ class Attended:
                     note=phase.note,
                 )
             )
-        if phase.update is not None and (phase.trip is not None or self._looks_at(phase)):
+        if phase.update is not None and phase.trip is not None and phase.name != "check_grads":
+            self._measure(run.live, phase.trip)  # it was clipped before a hook of the optimizer spoiled it
+        elif phase.update is not None and (phase.trip is not None or self._looks_at(phase)):
             self.emit(layer_figures(run.live.update(phase.update), phase.step))
+            self.measured[phase.update] = phase.step
         if phase.trip is not None:
             return self._answered(phase, run)
         if self.pace == "phase":
@@ -93,21 +98,26 @@ class Attended:
     def after_iteration(self, record: IterationRecord) -> None:
         self.without_update = 0 if any(u.applied for u in record.updates) else self.without_update + 1
         if self.pace == "iteration":
-            self._measure(record)
+            self._measure_after(record)
             self._wait(record.step, "after this iteration")
         elif self.pace == "run" and self.until is not None and self._holds(self.until, record):
-            self._measure(record)
+            self._measure_after(record)
             self._wait(record.step, f"until {self.until.name}")
 
-    def _measure(self, record: IterationRecord) -> None:
-        """The layers of every update of the iteration that has just ended."""
-        if self.live is not None:
-            for update in record.updates:
-                self.emit(layer_figures(self.live.update(update.update), record.step))
+    def _measure_after(self, record: IterationRecord) -> None:
+        """The layers of those updates of the iteration that has just ended that nobody was known to look at before."""
+        for update in record.updates:
+            if self.live is not None and self.measured.get(update.update) != record.step:
+                self._measure(self.live, update)
+
+    def _measure(self, live: LiveProject, record: UpdateRecord) -> None:
+        update = live.update(record.update)
+        by_value = update.update.clip_value is not None
+        self.emit(before_clipping(layer_figures(update, record.step), record, by_value=by_value))
 
     def _looks_at(self, phase: Phase) -> bool:
-        """Whether the user stands at the gradients of this phase: after them, and before they are cleared again."""
-        return self.pace == "phase" and phase.name == "check_grads"
+        """Whether the user will stand where the gradients of this phase show: now, or after this iteration."""
+        return self.pace in ("phase", "iteration") and phase.name == "check_grads"
 
     def _answered(self, phase: Phase, run: GuardedRun) -> Choice:
         """Waits for what the user wants to do about a trip; where none is waited for, it is the skip that it is."""

@@ -13,7 +13,7 @@ from amptui.protocol.floats import Floats
 class LayersMeasured(Event):
     """The unscaled gradient by layer, in the order of `UpdateFacts.layers`, while an attended trial stands still.
 
-    After a whole iteration the gradient is the clipped one, as the optimizer got it.
+    It is the gradient before clipping, as the norms of `UpdateRecord` are.
     """
 
     durable: ClassVar[bool] = False
@@ -21,9 +21,9 @@ class LayersMeasured(Event):
     update: str
     #: 2-norms; −1 where there is no gradient.
     norms: Floats
-    #: Largest magnitude; NaN if one value is, −1 where there is no gradient.
+    #: Largest magnitude; NaN if one value is, −1 where there is no gradient or where clipping left it unknown.
     highest: Floats
-    #: Share of the elements that are exactly zero, from 0 to 1; −1 where there is no gradient.
+    #: Share of the elements that are exactly zero, from 0 to 1; −1 as for `highest`.
     zeros: Floats
     #: `float32`, …; "" where there is no gradient.
     dtypes: tuple[str, ...]

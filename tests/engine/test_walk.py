@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,27 @@ def test_layers_are_measured_at_the_end_of_an_iteration_that_one_stops_after(wal
     assert list(told[2].highest) == [2.0, 2.0]
     assert list(told[2].zeros) == [0.0, 0.0]
     assert told[2].dtypes == ("float32", "float32")
+
+
+@pytest.mark.parametrize("stop", [Advance(unit="iteration"), Continue(until=Condition(name="step", value=2))])
+def test_norm_and_largest_magnitude_are_both_from_before_clipping(walked: Any, stop: Command) -> None:
+    given = project()
+    [update] = given.updates
+    clipped = replace(given, updates=[replace(update, clip_norm=0.5)])
+    done = walked(clipped, *[stop] * (3 if isinstance(stop, Advance) else 1))
+    told = done.all(LayersMeasured)[-1]
+    assert told.step == 2
+    assert list(told.norms) == pytest.approx([4.0, 2.0])
+    assert list(told.highest) == pytest.approx([2.0, 2.0])
+
+
+def test_where_values_were_clipped_no_largest_magnitude_is_told_that_was_not_seen(walked: Any) -> None:
+    given = project()
+    [update] = given.updates
+    clipped = replace(given, updates=[replace(update, clip_value=0.5)])
+    unseen = walked(clipped, Continue(until=Condition(name="step", value=2))).all(LayersMeasured)[-1]
+    assert list(unseen.highest) == [-1.0, -1.0]
+    assert list(unseen.zeros) == [0.0, 0.0]
 
 
 def test_layers_are_measured_at_a_trip(walked: Any) -> None:
