@@ -165,7 +165,8 @@ def _excused(evidence: TrialEvidence, row: Row) -> bool:
 def _interventions(evidence: TrialEvidence) -> str:
     if not evidence.interventions:
         return ""
-    return f", with interventions ({counted(evidence.interventions, 'intervention')}; run it unattended to confirm)"
+    count = counted(evidence.interventions, "intervention")
+    return f", with interventions ({count}; run it once more, unattended, to confirm)"
 
 
 def _code_fails(evidence: TrialEvidence, findings: Sequence[Finding]) -> str:

@@ -12,6 +12,7 @@ from amptui.protocol.events import VerdictReached
 from amptui.report.figures import figure, from_here, name, place, words
 from amptui.report.page import LABEL, Mark, Page, cells
 from amptui.report.told_baseline import margins_of, smallest
+from amptui.report.told_interventions import say_interventions
 from amptui.report.told_rows import ASKED, is_gradient, limit, made_of, measured, most_of_limit, of_limit_text
 from amptui.session.state import SessionState
 
@@ -28,8 +29,9 @@ def tell_verdict(page: Page, event: VerdictReached, state: SessionState) -> None
     page.marked(mark, (event.verdict.upper(), style))
     page.line(_sentence(event), indent=LABEL)
     page.rule(heavy=True, style=style)
-    if event.interventions:
-        page.marked("warn", f"{counted(event.interventions, 'intervention')}: an unattended run confirms a verdict.")
+    marked = say_interventions(event, state)
+    if marked:
+        page.marked("warn", marked)
     _tell_rows(page, event.rows)
     margins = list(margins_of(state))
     if margins:

@@ -196,7 +196,7 @@ class TestWhatIsSaid:
             "✗ updates main: 0 of 40 applied",
             "! The stretch was not run to its end.",
             "! INCONCLUSIVE The baseline is not finite.",
-            "1 intervention",
+            "1 intervention (retried at step 4). The same policy once more, unattended, confirms the verdict.",
             "exit code 3, inconclusive",
         ],
     )

@@ -13,6 +13,7 @@ from amptui.report.figures import figure, name, short_digest, words
 from amptui.report.recorded import Recorded
 from amptui.report.result import UNFINISHED, error
 from amptui.report.told_baseline import smallest
+from amptui.report.told_interventions import say_interventions
 from amptui.report.told_trial import policy_text, scale_course
 
 SIGNS: dict[Verdict, Sign] = {"accept": "ok", "reject": "fail", "inconclusive": "warn"}
@@ -75,8 +76,7 @@ def glance(recorded: Recorded) -> Facts:
         notices = len(reached.findings) - faults
         rows.append(("Findings", f"{counted(faults, 'fault')}, {counted(notices, 'notice')}"))
     if reached is not None and reached.interventions:
-        said = f"{counted(reached.interventions, 'intervention')}: an unattended run confirms a verdict"
-        rows.append(("Interventions", (Mark("warn"), said)))
+        rows.append(("Interventions", (Mark("warn"), say_interventions(reached, state))))
     if state.project is not None:
         environment = state.project.environment
         rows.append(("Ran on", f"{environment.device} ({name(environment.device_name)}), torch {environment.torch}"))
