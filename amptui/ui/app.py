@@ -14,6 +14,7 @@ from textual.screen import Screen as TextualScreen
 
 from amptui.ui.frame import first_frame
 from amptui.ui.in_order import InOrder
+from amptui.ui.key_names import KeyNames
 from amptui.ui.keys import KEYS, Key, keymap, textual_bindings
 from amptui.ui.main_screen import LAYOUT, MainScreen
 from amptui.ui.notices import Noticing
@@ -50,6 +51,7 @@ class AmptuiApp(Noticing, InOrder):
         self.register_theme(textual_theme(start.look.theme))
         self.theme = f"amptui-{start.look.theme}"
         self.set_keymap(keymap(start.keys))
+        self.key_names = KeyNames(start.keys, start.look.glyphs)
         self.main = MainScreen(start.look, start.keys, first_frame(start.how))
         #: None until the first paint is done.
         self.desk: Desk | None = None
@@ -86,12 +88,24 @@ class AmptuiApp(Noticing, InOrder):
         if self.desk is not None:
             await self.desk.press(key)
 
+    async def action_quit(self) -> None:
+        """`ctrl+q`, which the framework binds, asks as every way out does."""
+        if self.desk is None:
+            self.exit(0)
+        else:
+            self.desk.leave()
+
     def on_table_pane_moved(self) -> None:
         """What is told about a row follows the cursor."""
-        if self.desk is not None:
-            self.desk.repaint()
+        self._repaint()
+
+    def on_main_screen_rearranged(self) -> None:
+        self._repaint()
 
     def noticed_changed(self) -> None:
+        self._repaint()
+
+    def _repaint(self) -> None:
         if self.desk is not None:
             self.desk.repaint()
 

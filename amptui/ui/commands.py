@@ -21,27 +21,33 @@ FAILED = 2
 
 def run(settings: RunSettings, options: ScreenSettings, *, spec: str) -> int:
     """A new session of the project that `settings` name; `spec` is what they were read from. May raise SessionError."""
+    chosen = _chosen(options)
     terminal = _terminal(f"Without one, with the same options: amptui check {shell_word(spec)}")
     if terminal is None:
         return FAILED
     folder = create_session(settings.title, Path(settings.session) if settings.session else None)
-    return _show("run", folder, terminal, options, settings=settings)
+    return _show("run", folder, terminal, chosen, settings=settings)
 
 
 def attach(session: str, options: ScreenSettings, *, take_over: bool = False) -> int:
     """The engine of `session` that was left waiting. Raises SessionError where there is no such session."""
-    folder = find_session(session, waiting=True)
+    chosen, folder = _chosen(options), find_session(session, waiting=True)
     terminal = _terminal(
         f"The session is left as it is. What it has recorded: amptui report {shell_word(name_of(folder))}"
     )
-    return FAILED if terminal is None else _show("attach", folder, terminal, options, take_over=take_over)
+    return FAILED if terminal is None else _show("attach", folder, terminal, chosen, take_over=take_over)
 
 
 def open_session(session: str, options: ScreenSettings) -> int:
     """A recorded session, only looked at. Raises SessionError where there is no such session."""
-    folder = find_session(session)
+    chosen, folder = _chosen(options), find_session(session)
     terminal = _terminal(f"Without one: amptui report {shell_word(name_of(folder))}")
-    return FAILED if terminal is None else _show("open", folder, terminal, options)
+    return FAILED if terminal is None else _show("open", folder, terminal, chosen)
+
+
+def _chosen(options: ScreenSettings) -> ScreenSettings:
+    """The configuration file's settings under those of the command line. Raises SpecError before anything is made."""
+    return read_screen_settings().overridden_by(options)
 
 
 def _terminal(instead: str) -> Terminal | None:
@@ -58,7 +64,7 @@ def _show(
     how: str,
     folder: SessionFolder,
     terminal: Terminal,
-    options: ScreenSettings,
+    chosen: ScreenSettings,
     *,
     settings: RunSettings | None = None,
     take_over: bool = False,
@@ -70,7 +76,6 @@ def _show(
     from amptui.ui.terminal import TerminalGuard  # noqa: PLC0415
     from amptui.ui.theme import Look, theme_for  # noqa: PLC0415
 
-    chosen = read_screen_settings().overridden_by(options)
     look = Look(theme=theme_for(os.environ, chosen.theme), ascii=bool(chosen.ascii) or terminal.wants_ascii)
     if terminal.colours == "none":
         look = replace(look, theme="plain")

@@ -23,7 +23,6 @@ from amptui.ui.dialogs import questions
 from amptui.ui.dialogs.question import Question
 from amptui.ui.editing import edit_source
 from amptui.ui.engine_room import EngineRoom
-from amptui.ui.key_names import KeyNames
 from amptui.ui.looking import Looking
 from amptui.ui.main_screen import import_pages
 from amptui.ui.moves import Mode, Situation, active
@@ -57,7 +56,7 @@ class Desk:
         self.reload = Reload(self)
         self.looking = Looking(self)
         #: How sentences call the keys.
-        self.keys = KeyNames(start.keys, start.look.glyphs)
+        self.keys = app.key_names
         self._clock = PaintClock(self._paint, app.set_timer, start.paints)
         #: The update that plots and layers are about.
         self._update = ""
@@ -285,8 +284,11 @@ class Desk:
 
     def _back(self) -> None:
         """Out of what is looked at more closely; then out of the program, with a question first."""
-        if self.looking.back():
-            return
+        if not self.looking.back():
+            self.leave()
+
+    def leave(self) -> None:
+        """Out of the program; with a question first where there is an engine to be left or ended."""
         if self.room.connected:
             self.ask(questions.leave(running="running" in self.state.stages.values()), self._leave)
         else:

@@ -74,8 +74,8 @@ if frugal:
             return None if update is None else _FrugalUpdate(update.chops, update.spans, update.chop_ends)
 
 
-class FrugalScreen(Screen[None]):
-    """The app's main screen."""
+class FrugalScreen(Screen[None], inherit_bindings=False):
+    """The app's main screen. The framework's own keys (tab) are the app's to bind."""
 
     #: The framework repaints everything when the focus moves; panes repaint themselves.
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
@@ -85,3 +85,7 @@ class FrugalScreen(Screen[None]):
         compositor: Any = getattr(self, "_compositor", None)
         if frugal and type(compositor) is Compositor:
             self._compositor = _FrugalCompositor()
+
+    def on_mount(self) -> None:
+        # Back from the shell (ctrl+z, fg) the terminal shows nothing of what had been sent.
+        self.app.app_resume_signal.subscribe(self, lambda _: self.refresh())

@@ -51,7 +51,8 @@ class RunHistory:
         absent = [history for name, history in self.updates.items() if name not in {u.update for u in record.updates}]
         for history in absent:
             history.outcomes.append(record.step, "absent")
-        self.scale.append(record.step, record.scale_before)
+        # As the last attempt used it: after retries, no longer what the iteration began with.
+        self.scale.append(record.step, record.updates[-1].scale if record.updates else record.scale_before)
         self.memory.append(record.step, float(record.memory))
         now = 1.0 / record.seconds if record.seconds > 0 else math.nan
         self.rate = now if math.isnan(self.rate) else 0.9 * self.rate + 0.1 * now

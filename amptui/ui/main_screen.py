@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.message import Message
 from textual.widgets import ContentSwitcher
 
 from amptui.ui.frame import Frame
@@ -36,6 +37,7 @@ MainScreen { layers: base over; overflow: hidden; background: $background; }
 MainScreen.-maximized-view { overflow: hidden !important; hatch: none; align: left top; }
 MainScreen.-maximized-view #title { dock: top; }
 MainScreen.-maximized-view #too-small { layer: over; }
+MainScreen.-maximized-view .-maximized { height: 1fr !important; max-height: 100% !important; }
 #title, #stages, #footer { height: 1; }
 #body { height: 1fr; layout: vertical; }
 #switcher { height: 1fr; width: 1fr; }
@@ -55,7 +57,7 @@ MainScreen.-tall #baseline { grid-rows: 14 1fr; }
 MainScreen.-tall #criteria-text { height: 8; }
 #verdict-cases { height: 6; }
 MainScreen.-tall #verdict-cases { height: 12; }
-#measure-policies { max-height: 5; }
+#measure-policies { height: auto; max-height: 5; }
 MainScreen.-tall #measure-policies { max-height: 9; }
 #report-code { height: 7; }
 MainScreen.-tall #report-code { height: 1fr; }
@@ -66,12 +68,17 @@ MainScreen.-tall #cases-text { height: 12; }
 #iteration, #layers { column-span: 2; }
 #trial-events { display: none; }
 MainScreen.-tall #trial { grid-rows: 10 7 7 1fr; }
-MainScreen.-wide.-tall #layers { column-span: 1; }
+MainScreen.-wide.-tall #trial { grid-rows: 9 6 9 1fr; }
+MainScreen.-wide.-tall #iteration { column-span: 1; }
 MainScreen.-wide.-tall #trial-events { display: block; }
+MainScreen.-wide.-tall.-explained #iteration { column-span: 2; }
+MainScreen.-wide.-tall.-explained #trial-events { display: none; }
 MainScreen.-explained.-low #scale, MainScreen.-explained.-low #updates, MainScreen.-explained.-low #layers {
     display: none;
 }
 MainScreen.-explained.-low #trial { grid-rows: 4 1fr; }
+MainScreen.-explained.-low #cases-text, MainScreen.-explained.-low #verdict-cases,
+MainScreen.-explained.-low #report-code { display: none; }
 """
 
 #: Module and class of each page. One is imported and made when it is first looked at: the first paint needs one only.
@@ -173,8 +180,12 @@ class MainScreen(FrugalScreen):
     def on_mount(self) -> None:
         self.show(self._first)
 
+    class Rearranged(Message):
+        """The size has changed: panes may be in sight that were not."""
+
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(too_small(event.size.width, event.size.height) is not None, "-too-small")
+        self.call_after_refresh(self.post_message, self.Rearranged())
 
     @property
     def current(self) -> Stage:

@@ -294,6 +294,30 @@ def test_where_no_screen_can_be_drawn_one_sentence_says_what_to_do(
         assert not (home / "home").exists()
 
 
+def test_back_from_the_shell_the_whole_screen_is_there_again(home: Path) -> None:
+    with started(home) as program:
+        program.read(1.0)
+        before = program.text
+        program.press("\x1a")  # ctrl+z
+        program.read(1.0)
+        program.screen.reset()
+        os.kill(program.child.pid, signal.SIGCONT)
+        program.wait("1 PROJECT", "c runs the FP32 baseline")
+        program.read(0.5)
+        assert program.text == before
+        os.kill(engine_of(home), signal.SIGKILL)
+
+
+def test_ctrl_q_asks_too(home: Path) -> None:
+    with started(home) as program:
+        program.press("\x11")
+        program.wait("leave amptui?")
+        program.press("l")
+        assert program.end() == 0
+        assert "amptui attach" in program.written.decode()
+        os.kill(engine_of(home), signal.SIGKILL)
+
+
 def test_without_colour_no_colour_is_written(home: Path) -> None:
     with started(home, env={"NO_COLOR": "1"}) as program:
         assert not re.search(rb"\x1b\[[0-9;]*[34]8;[25];", program.written)

@@ -475,6 +475,62 @@ def test_a_zoomed_pane_leaves_in_sight_where_one_is_and_how_to_get_back(size: tu
     on_screen(PAUSED, script, size=size)
 
 
+@pytest.mark.parametrize(
+    ("page", "pane"),
+    [
+        ("1", "project-told"),
+        ("3", "criteria-text"),
+        ("5", "verdict-cases"),
+        ("6", "measure-policies"),
+        ("7", "report-code"),
+    ],
+)
+def test_a_zoomed_pane_has_the_page_to_itself_however_small_it_is_beside_others(page: str, pane: str) -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, page)
+        for _ in range(4):
+            if app.main.focused is not None and app.main.focused.id == pane:
+                break
+            await pressed(pilot, "tab")
+        await pressed(pilot, "z")
+        assert app.main.query_one(f"#{pane}").size == (80, 24 - 1 - 3 - 1)
+
+    on_screen(measured.side_by_side(), script)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_the_table_of_layers_has_all_its_columns(size: tuple[int, int]) -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "4")
+        await seen(app, pilot, "norm ↓", "FP32", "share", "max", "zeros", "dtype")
+
+    on_screen(PAUSED, script, size=size)
+
+
+def test_a_pane_that_a_resize_brings_into_sight_shows_what_there_is() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "4")
+        await pilot.resize_terminal(120, 40)
+        await seen(app, pilot, "─ events", "criteria locked, revision 1")
+
+    on_screen(PAUSED, script)
+
+
+def test_keys_that_the_framework_has_too_are_those_of_the_configuration() -> None:
+    async def script(app: AmptuiApp, _room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "4")
+        before = app.main.focused
+        await pressed(pilot, "tab")
+        assert app.main.focused is before
+        await pressed(pilot, "N")
+        assert app.main.focused is not before
+        await pressed(pilot, "P")
+        assert app.main.focused is before
+
+    keys = rebind(KEYS, {"next_pane": "N", "previous_pane": "P", "new_engine": "E"})
+    on_screen(PAUSED, script, keys=keys)
+
+
 def test_a_notice_covers_nothing_that_leads_on_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("amptui.ui.notices._STAYS_S", 0.5)
 

@@ -20,7 +20,7 @@ COLUMNS = (
     TableColumn(title="why"),
     TableColumn(title="batch", width=5, align="right"),
     TableColumn(title="sample", width=6, align="right"),
-    TableColumn(title="margin", width=8, align="right", digits=4),
+    TableColumn(title="margin", width=9, align="right", digits=4),
 )
 
 

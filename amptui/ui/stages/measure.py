@@ -15,6 +15,7 @@ from amptui.report.page import LABEL, Page
 from amptui.report.told_trial import policy_text
 from amptui.session.side_by_side import recommendation, seed_claims, summary
 from amptui.session.state import SessionState, TrialState
+from amptui.ui.key_names import AS_DECLARED, KeyNames
 from amptui.ui.moves import to_measure
 from amptui.ui.raster.line import Role
 from amptui.ui.raster.table import Table, TableColumn, TableRow
@@ -103,7 +104,7 @@ def _memory(told: TrialSummary) -> str:
 # One trial.
 
 
-def tell_measure_stage(page: Page, state: SessionState, trial: TrialState | None) -> None:
+def tell_measure_stage(page: Page, state: SessionState, trial: TrialState | None, keys: KeyNames = AS_DECLARED) -> None:
     """Of `trial`: what was measured, or why nothing; and what ran in which dtype, beside the forecast."""
     if state.stages.get("measure") == "running" and state.progress is not None:
         _tell_progress(page, state)
@@ -120,7 +121,7 @@ def tell_measure_stage(page: Page, state: SessionState, trial: TrialState | None
         told_measure.tell_same_cases(page, measured)
         told_measure.tell_figures(page, measured)
     else:
-        _tell_unmeasured(page, trial)
+        _tell_unmeasured(page, trial, keys)
     _tell_seeds(page, state, trial)
     mapped = state.precision.get(trial.number)
     if mapped is not None:
@@ -138,7 +139,7 @@ def _tell_progress(page: Page, state: SessionState) -> None:
     page.blank()
 
 
-def _tell_unmeasured(page: Page, trial: TrialState) -> None:
+def _tell_unmeasured(page: Page, trial: TrialState, keys: KeyNames) -> None:
     page.field("policy", policy_text(trial.started.policy))
     reached = trial.verdict
     if reached is None:
@@ -152,10 +153,10 @@ def _tell_unmeasured(page: Page, trial: TrialState) -> None:
     page.blank()
     page.line("What may help:")
     if reached.fp32_regions:
-        page.field("m", f"the trial again with {', '.join(map(name, reached.fp32_regions))} in FP32")
+        page.field(keys.say("{mend}"), f"the trial again with {', '.join(map(name, reached.fp32_regions))} in FP32")
     if reached.findings or trial.trips:
-        page.field("d", "the cause, its place, and what mends it")
-    page.field("p", f"another policy under the same criteria{_other(trial)}")
+        page.field(keys.say("{diagnose}"), "the cause, its place, and what mends it")
+    page.field(keys.say("{policies}"), f"another policy under the same criteria{_other(trial)}")
 
 
 def _other(trial: TrialState) -> str:
@@ -195,10 +196,7 @@ class MeasureStage(Stage):
         state = shown.view.state
         table = self.query_one(TablePane)
         table.show(policies_table(state))
-        height = max(2, len(state.trials) + 1)
-        if table.styles.height is None or table.styles.height.value != height:
-            table.styles.height = height
-        trial = _chosen(state, table)
+        trial, keys = _chosen(state, table), shown.situation.keys
         title = f"measure   {name(short_name(trial.started.policy))}" if trial is not None else "measure"
         version = (
             trial,
@@ -209,7 +207,7 @@ class MeasureStage(Stage):
             *state.measured.values(),
             *state.precision.values(),
         )
-        self.query_one(ToldPane).show(title, version, lambda page: tell_measure_stage(page, state, trial))
+        self.query_one(ToldPane).show(title, version, lambda page: tell_measure_stage(page, state, trial, keys))
 
 
 def _chosen(state: SessionState, table: TablePane) -> TrialState | None:

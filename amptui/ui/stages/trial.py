@@ -25,8 +25,8 @@ class TrialStage(Stage):
         yield PlotPane(self.look, id="scale")
         yield TimelinePane(self.look, id="updates")
         yield TextPane(self.look, id="iteration")
-        yield TablePane(self.look, title="layers by norm", view=TableView(sort=1), id="layers")
         yield LogPane(self.look, id="trial-events")
+        yield TablePane(self.look, title="layers by norm", view=TableView(sort=1), id="layers")
 
     def show(self, shown: Shown) -> None:
         view, glyphs = shown.view, self.look.glyphs

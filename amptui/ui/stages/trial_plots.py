@@ -62,10 +62,14 @@ def scale_plot(view: SessionView) -> PlotValue:
     if policy is not None and policy.effective_scaler is None:
         return PlotValue(title="scale", empty="no scaler: BF16 needs none", last=last_step(view))
     notes: list[tuple[str, Role]] = []
-    if last is not None and last.growth_interval:
+    scale = last.scale_after if last is not None else None
+    held = trial.trips[-1].record if trial is not None and trial.trips and view.state.paused is not None else None
+    if held is not None and (last is None or held.step > last.step):
+        scale = held.scale
+    elif last is not None and last.growth_interval:
         left = last.growth_interval - last.growth_tracker
         notes = [(f"grows after {left:,} more", "dim")]
-    title = "scale" if last is None else f"scale {scale_text(last.scale_after)}"
+    title = "scale" if scale is None else f"scale {scale_text(scale)}"
     return PlotValue(
         title=title,
         notes=notes,

@@ -52,7 +52,10 @@ class TablePane(Scrolling):
 
     def show(self, value: Table) -> None:
         """Show `value`."""
+        height, more = self.styles.height, len(value.rows) != len(self._table.rows)
         self._table = value
+        if more and height is not None and height.is_auto:
+            self.refresh(layout=True)
         if self._view.filter and self._view.cursor != self._cursor_for(self._view):
             self.look_through(self._view)
         else:
@@ -79,6 +82,10 @@ class TablePane(Scrolling):
         if any(row.id == view.cursor for row in rows):
             return view.cursor
         return rows[0].id if rows else None
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:  # noqa: ARG002
+        """Where the height is as large as need be: the heading, and every row that there is."""
+        return 1 + max(1, len(self._table.rows))
 
     def draw(self, width: int, height: int) -> tuple[Line, ...]:
         rows = select(self._table, self._view)

@@ -21,7 +21,7 @@ from amptui.ui.stages.trial_plots import loss_plot, norm_plot, scale_plot, updat
 from amptui.ui.stages.verdict import cases_table, tell_verdict_stage
 from amptui.ui.told_page import told_lines
 from tests.report import sessions
-from tests.report.stages import baseline, iteration, locked, locked_by_the_user, opened, record, trial_started
+from tests.report.stages import baseline, iteration, locked, locked_by_the_user, opened, record, trial_started, trip
 
 
 def view_of(events: object) -> SessionView:
@@ -106,6 +106,18 @@ def test_plots_cover_the_planned_steps_and_lay_the_trial_over_the_baseline() -> 
     assert scale_plot(view).scale == "log2"
     notes = "".join(text for text, _ in updates_timeline(view, "main").notes)
     assert "38 applied · 2 skipped" in notes
+
+
+def test_after_retries_the_scale_is_that_of_the_last_attempt() -> None:
+    tripped = trip(1)
+    lower = replace(tripped, record=replace(tripped.record, scale=1024.0))
+    held = view_of((*opened(), *locked(), *trial_started(), iteration(0), lower, told.Paused(step=1, why="held")))
+    assert scale_plot(held).title == "scale 2^10"
+    assert scale_plot(held).notes == []
+    one = iteration(1)
+    update = replace(one.record.updates[0], scale=512.0)
+    held.take(replace(one, record=replace(one.record, scale_before=65536.0, scale_after=512.0, updates=(update,))))
+    assert held.trial.scale.value == 512.0
 
 
 def test_another_trial_begins_its_histories_anew() -> None:
