@@ -8,17 +8,20 @@ import time
 from amptui.findings.words import counted
 from amptui.protocol.channel import ChannelError, runtime_folder
 from amptui.protocol.codec import ProtocolError, decode
-from amptui.protocol.events import CheckpointWritten, ProjectOpened, VerdictReached
+from amptui.protocol.events import Event, ProjectOpened
 from amptui.session.engine_file import read_engine_file
 from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
 from amptui.session.paths import HOME_VARIABLE, list_sessions, sessions_home
+from amptui.session.side_by_side import chosen
+from amptui.session.state import SessionState, reduce
 from amptui.session.store import Store
 from amptui.text import safe_text
 from amptui.ui.screen_settings import config_path
 
 _NOTHING = "no project was opened"
-_TOLD = ("ProjectOpened", "VerdictReached", "CheckpointWritten")
+#: What comes at every iteration says nothing about how a session stands.
+_TELEMETRY = frozenset({"IterationDone", "PhaseDone", "LayersMeasured", "Progressed", "OutputCaptured"})
 
 
 def session_lines(*, everything: bool = False) -> list[str]:
@@ -62,23 +65,24 @@ def _row(folder: SessionFolder) -> tuple[str, str, str]:
 
 
 def _read(folder: SessionFolder) -> tuple[str, str, str]:
-    project, dtype, ended = "-", "-", _NOTHING
+    """As the trial stands that speaks for the session, here as in its report."""
+    state, opened = SessionState(), None
     with Store.read(folder) as store:
         for stored in store.events():
-            if stored.kind not in _TOLD:
+            if stored.kind in _TELEMETRY:
                 continue
             try:
                 event = decode(stored.body)
             except ProtocolError:
                 continue
-            if isinstance(event, ProjectOpened):
-                project, dtype = safe_text(event.name, 40), event.policy.dtype
-                ended = "no verdict" if ended == _NOTHING else ended  # opened again: to replay, to go on
-            elif isinstance(event, VerdictReached):
-                ended = event.verdict
-            elif isinstance(event, CheckpointWritten) and ended == _NOTHING:
-                ended = "no verdict"
-    return project, dtype, ended
+            opened = event if isinstance(event, ProjectOpened) else opened
+            state = reduce(state, event) if isinstance(event, Event) else state
+    trial = chosen(state)
+    project = safe_text(opened.name, 40) if opened is not None else "-"
+    if trial is not None and trial.verdict is not None:
+        return project, trial.started.policy.dtype, trial.verdict.verdict
+    begun = opened is not None or bool(state.checkpoints)
+    return project, opened.policy.dtype if opened is not None else "-", "no verdict" if begun else _NOTHING
 
 
 def path_lines() -> list[str]:
