@@ -8,12 +8,12 @@ from textual.app import ComposeResult
 
 from amptui.findings.finding import Finding
 from amptui.findings.telling import most_telling
-from amptui.findings.words import listed, scale_text
+from amptui.findings.words import counted, listed, scale_text
 from amptui.project import Policy
 from amptui.report.figures import figure, name, place, words
 from amptui.report.page import LABEL, Mark, Page, cells
 from amptui.ui.cause_words import cause
-from amptui.ui.known_failures import KnownFailure, known_failures
+from amptui.ui.known_failures import KnownFailure, is_settling, known_failures
 from amptui.ui.moves import active, regions_to_mend
 from amptui.ui.session_view import SessionView
 from amptui.ui.source_excerpt import excerpt
@@ -33,6 +33,10 @@ def tell_diagnosis(page: Page, view: SessionView, failure: KnownFailure | None, 
         page.line("Nothing has failed in this session so far.")
         return
     replayed = failure.replayed
+    if failure.earlier is not None:
+        trial = failure.earlier.number
+        page.line((f"This is of trial {trial:,}, as it was found then; another trial has followed.", "dim"))
+        page.blank()
     findings, variations = failure.findings, failure.variations
     fits = _smaller_scale_fits(variations)
     if replayed is not None:
@@ -46,7 +50,7 @@ def tell_diagnosis(page: Page, view: SessionView, failure: KnownFailure | None, 
         page.blank()
         if findings:
             page.line(("What it was" if replayed.outcome == "fixed" else "What it is", "bold"))
-    policy = view.state.policy or Policy()
+    policy = (failure.earlier.started.policy if failure.earlier is not None else view.state.policy) or Policy()
     for number, finding in enumerate(findings):
         if number:
             page.blank()
@@ -69,9 +73,12 @@ def _smaller_scale_fits(variations: tuple[tuple[str, str], ...]) -> bool:
 
 def _tell_finding(page: Page, finding: Finding, failure: KnownFailure, policy: Policy, *, fits: bool) -> None:
     """Cause, advice, place, source, the way to the symptom, evidence."""
-    mark: Mark = "fail" if finding.severity == "fault" else "warn"
-    page.marked(mark, (words(cause(finding, policy.dtype, smaller_scale_fits=fits)), "bold"))
-    settles = fits and failure.tripped is not None and failure.tripped.record.skipped
+    notice = finding.severity == "notice"
+    if notice:
+        page.marked("skipped" if is_settling(finding) else "warn", (words(_notice(finding, policy.dtype)), "bold"))
+    else:
+        page.marked("fail", (words(cause(finding, policy.dtype, smaller_scale_fits=fits)), "bold"))
+    settles = not notice and fits and failure.tripped is not None and failure.tripped.record.skipped
     if settles:
         page.field("to do", "nothing at first: each skip halves the scale until it fits, and no weight is touched")
     if finding.advice:
@@ -98,6 +105,20 @@ def _tell_finding(page: Page, finding: Finding, failure: KnownFailure, policy: P
         page.field("" if number else "how it went", step)
     if more:
         page.field("", (f"and {more} more in the report", "dim"))
+
+
+def _notice(finding: Finding, dtype: str) -> str:
+    """What happened, and why it is normal where that is known."""
+    if not is_settling(finding):
+        return f"A notice, nothing that failed. {cause(finding, dtype)}"
+    scale, fits, skips = (finding.facts.get(name) for name in ("scale", "fitting_scale", "count"))
+    at = f" {scale_text(scale)}" if isinstance(scale, float) else ""
+    lower = f" {scale_text(fits)}" if isinstance(fits, float) else " a lower one"
+    skipped = f"{counted(skips, 'update was', 'updates were')}" if isinstance(skips, int) else "The update was"
+    return (
+        f"The scaler did its normal work: at loss scale{at} a gradient was infinite, at{lower} it is finite. "
+        f"{skipped} skipped while it lowered the scale, and no weight was touched."
+    )
 
 
 def _place(finding: Finding, failure: KnownFailure) -> list[str]:

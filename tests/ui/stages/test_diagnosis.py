@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from amptui.findings.finding import Finding, Kind
+from amptui.findings.judgement import Verdict
 from amptui.protocol import events as told
 from amptui.protocol.recalling import Recalled
 from amptui.ui.cause_words import cause
@@ -17,7 +18,7 @@ from amptui.ui.session_view import SessionView
 from amptui.ui.stages.diagnosis import tell_diagnosis
 from amptui.ui.told_page import told_lines
 from tests.report import sessions
-from tests.report.stages import Told, iteration, locked, opened, trial_started, trip
+from tests.report.stages import Told, iteration, locked, opened, trial_started, trip, verdict
 
 RUNNING: Told = (*opened(), *locked(), *trial_started(), iteration(0))
 PAUSED = told.Paused(step=1, why="the guard held an update back")
@@ -150,6 +151,84 @@ def test_a_verdicts_fault_is_what_d_shows_and_a_case_row_its_own_finding() -> No
     assert any_failure(state)
     assert not any_failure(view_of(*opened()).state)
     assert text_of(view_of(*opened())) == "Nothing has failed in this session so far."
+
+
+SETTLED = replace(
+    FINDING,
+    kind="scaler",
+    severity="notice",
+    stage="gradient",
+    module="head",
+    op="addmm",
+    evidence=("the gradient of head.weight is infinite at scale 2^16 and finite at 2^14",),
+    advice="Nothing has to change: the scaler lowers its scale by itself.",
+    facts={
+        "outcome": "bad_gradient", "count": 2, "last_step": 2, "retained": "kept-1", "scale": 65536.0,
+        "fitting_scale": 16384.0,
+    },
+)  # fmt: skip
+KEPT = told.CaseRetained(
+    id="kept-1", step=1, update="main", case=None, outcome="bad_gradient", path="kept-1.pt", bytes=1
+)
+BY_SCALE = replace(
+    DIAGNOSED,
+    findings=(replace(FINDING, stage="gradient"),),
+    variations=(*VARIATIONS, ("float16 at scale 2^14", "finite: the largest that fits")),
+)
+
+
+def judged(name: Verdict, *findings: Finding, trial: int = 1) -> Told:
+    return tuple(
+        replace(event, trial=trial) if isinstance(event, told.VerdictReached) else event
+        for event in verdict(name, f"{name}: so it is.", [], findings=findings)
+        if not isinstance(event, told.Goodbye)
+    )
+
+
+def test_a_settled_scale_is_one_notice_that_says_why_it_is_normal() -> None:
+    view = view_of(*RUNNING, KEPT, trip(1), BY_SCALE, trip(2), *judged("accept", SETTLED))
+    failures = known_failures(view.state)
+    assert [failure.findings for failure in failures] == [(SETTLED,)], "skip, retained case and finding are one"
+    text = text_of(view)
+    for said in (
+        "↷ The scaler did its normal work: at loss scale 2^16 a gradient was infinite, at 2^14 it is finite.",
+        "2 updates were skipped while it lowered the scale, and no weight was touched.",
+        "to do Nothing has to change",
+        "kept as kept-1",
+    ):
+        assert said in text
+    for wrong in ("✗", "does not do its work", "if it stays", "Keep this in FP32"):
+        assert wrong not in text
+
+
+def test_a_skip_that_cost_too_much_stays_the_fault_that_it_is() -> None:
+    fault = replace(SETTLED, severity="fault", advice="Start with Scaler(init_scale=16384.0).")
+    text = text_of(view_of(*RUNNING, KEPT, trip(1), BY_SCALE, *judged("reject", fault)))
+    assert "✗" in text
+    assert "normal" not in text
+
+
+def test_other_notices_are_told_as_notices() -> None:
+    near = Finding(kind="decision", severity="notice", stage="decision", case="tie-4", advice="Nothing has to change.")
+    text = text_of(view_of(*RUNNING, *judged("accept", near)))
+    assert text.startswith("! A notice, nothing that failed. The model decides differently")
+
+
+def test_after_a_mended_trial_the_cause_of_the_earlier_one_can_still_be_read() -> None:
+    again = [replace(event, trial=2) if isinstance(event, told.TrialStarted) else event for event in trial_started()]
+    first = (*RUNNING, KEPT, trip(1), DIAGNOSED, *judged("reject", FINDING))
+    view = view_of(*first, *again, iteration(0), *judged("accept", trial=2))
+    [failure] = known_failures(view.state)
+    assert (failure.retained, failure.findings) == ("kept-1", (FINDING,))
+    text = text_of(view)
+    assert "This is of trial 1" in text
+    assert "A number became too large for float16 (it ends at 65,504) and turned into infinity: bmm in norm." in text
+    assert "true FP32, no scaling finite" in text
+    assert "This iteration failed and was kept" not in text
+
+
+def test_a_retained_case_that_nobody_looked_into_says_so() -> None:
+    assert "This iteration failed and was kept" in text_of(view_of(*RUNNING, KEPT))
 
 
 @pytest.mark.parametrize("kind", Kind.__args__)  # type: ignore[attr-defined]
