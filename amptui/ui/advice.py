@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from amptui.findings.judgement import Verdict
 from amptui.text import display_width
+from amptui.ui.key_names import KeyNames
 from amptui.ui.raster.line import Role
 
 ROLES: Mapping[Verdict, Role] = {"accept": "good", "reject": "bad", "inconclusive": "warn"}
@@ -23,10 +24,11 @@ class Guidance:
     role: Role = "text"
 
 
-def fitting(options: Mapping[str, str], active: Collection[str]) -> str:
+def fitting(options: Mapping[str, str], active: Collection[str], keys: KeyNames) -> str:
     """Those of `options` (what a key does, by its id) that do something now, in their order, as many as fit."""
     said = ""
-    for identity, words in options.items():
+    for identity, text in options.items():
+        words = keys.say(text)
         longer = f"{said}, {words}" if said else words
         if identity in active and words and display_width(longer) < _LINE:
             said = longer

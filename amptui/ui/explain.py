@@ -21,7 +21,7 @@ _STAGES: Mapping[str, tuple[str, ...]] = {
         and torch. It changes nothing on disk but its session folder.
 
         Before anything trains, weights, buffers, optimizer, schedulers and random state are saved as one
-        checkpoint and read back to prove it. F returns to it from then on.
+        checkpoint and read back to prove it. {fall_back} returns to it from then on.
 
         The batches are drawn once and frozen: FP32 and the trial see the same data in the same order with
         the same random numbers, so that what differs is the arithmetic.
@@ -79,11 +79,11 @@ _STAGES: Mapping[str, tuple[str, ...]] = {
         A spread is the middle half of the values, between the quartiles. FP32 runs twice in each round: two
         equal runs differ by the noise, and a gain that is smaller is not stated.
 
-        Other seeds (Y) repeat the FP32 stretch with other random numbers. A difference that another seed
+        Other seeds ({yardstick}) repeat the FP32 stretch with other random numbers. A difference that another seed
         makes as well says nothing about the policy.
 
-        Further policies (p) are held to the same criteria. One that is thought of after a trial has run
-        counts as an intervention, for whoever tries many will find one that passes; an unattended run (a)
+        Further policies ({policies}) are held to the same criteria. One that is thought of after a trial has run
+        counts as an intervention, for whoever tries many will find one that passes; an unattended run ({unattended})
         confirms it.
     """),
     "report": _paragraphs("""
@@ -110,8 +110,8 @@ _STAGES: Mapping[str, tuple[str, ...]] = {
         No origin is shown from a replay that did not fail.
 
         What to do stands under "to do". Where FP32 fails too, the precision is not the cause: look at data,
-        formula and loss. Where it does not: mend the line (e, then R tries it), or keep the module in FP32 (m).
-        A skip that a smaller scale mends needs nothing: c goes on.
+        formula and loss. Where it does not: mend the line ({edit}, then {reload} tries it), or keep the
+        module in FP32 ({mend}). A skip that a smaller scale mends needs nothing: {proceed} goes on.
     """),
     "cases": _paragraphs("""
         Cases decide what the verdict is about. The smallest margins are where a half type can change a
@@ -178,6 +178,11 @@ _WITHHELD = _paragraphs("""
 
 def explanation(now: Situation) -> tuple[str, Sequence[str]]:
     """Title and paragraphs for what is on the screen: the trip, the phase, or the stage."""
+    title, paragraphs = _explanation(now)
+    return title, tuple(now.keys.say(text) for text in paragraphs)
+
+
+def _explanation(now: Situation) -> tuple[str, Sequence[str]]:
     trial = now.state.trial
     page: Page = now.page
     if page == "trial" and trial is not None and now.state.paused is not None:
@@ -189,7 +194,9 @@ def explanation(now: Situation) -> tuple[str, Sequence[str]]:
         if trial.phases:
             phase = trial.phases[-1]
             return f"what {phase.phase} does", (*_PHASES[phase.phase], *_scale_note(now), *_STAGES["trial"])
-    return f"why: {page}", _STAGES.get(page, ("Press 1 to 7 for a stage, then x for what it is for.",))
+    return f"why: {page}", _STAGES.get(
+        page, ("Press {stage_1} to {stage_7} for a stage, then {explain} for what it is for.",)
+    )
 
 
 def _scale_note(now: Situation) -> tuple[str, ...]:

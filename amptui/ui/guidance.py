@@ -10,12 +10,16 @@ from amptui.session.state import SessionState, TrialState
 from amptui.ui import guidance_beyond as beyond
 from amptui.ui.advice import ROLES, Guidance, fitting
 from amptui.ui.frame import STARTING
+from amptui.ui.key_names import KeyNames
 from amptui.ui.known_failures import known_failures
 from amptui.ui.moves import Situation, active, next_move, next_stage
 
 #: From so many trips on, a scale that settles is no explanation any more: 2^16 to 2^8.
 _MANY = 9
-_RECORDED = "1 to 7 show the stages, v the events, o the output, x explains, q leaves."
+_RECORDED = (
+    "{stage_1} to {stage_7} show the stages, {events} the events, {output} the output, "
+    "{explain} explains, {back} leaves."
+)
 
 
 def guidance(now: Situation) -> Guidance:
@@ -30,21 +34,22 @@ def guidance(now: Situation) -> Guidance:
 
 def _at_diagnosis(now: Situation) -> str:
     """What can be done about the failure that is looked at."""
+    proves = now.state.replayed and now.state.baseline is None
     options = {
-        "proceed": "c proves the baseline again" if now.state.replayed and now.state.baseline is None else "c goes on",
-        "mend": "m puts modules in FP32",
-        "diagnose": "d next failure",
-        "edit": "e edits",
-        "reload": "R tries the edit",
-        "back": "q back",
+        "proceed": "{proceed} proves the baseline again" if proves else "{proceed} goes on",
+        "mend": "{mend} puts modules in FP32",
+        "diagnose": "{diagnose} next failure",
+        "edit": "{edit} edits",
+        "reload": "{reload} tries the edit",
+        "back": "{back} back",
     }
     ids = set(active(now))
     if now.in_trial and "mend" not in ids and _region_advised(now.state):
-        options["mend"] = "m after the verdict puts modules in FP32"
+        options["mend"] = "{mend} after the verdict puts modules in FP32"
         ids.add("mend")
     if len(known_failures(now.state)) < 2:
         ids.discard("diagnose")
-    return ", ".join(words for key, words in options.items() if key in ids) + "."
+    return now.keys.say(", ".join(words for key, words in options.items() if key in ids) + ".")
 
 
 def _region_advised(state: SessionState) -> bool:
@@ -72,14 +77,18 @@ def _said(now: Situation) -> Guidance:
         whose = "The project's code ended the engine" if state.failure.hint else "The engine met an error of its own"
         return Guidance(f"{whose}: {state.failure.message}", _after_death(now), "bad")
     if state.engine == "ended" or not now.connected:
-        press = "N starts a new one, q leaves." if now.can_restart else "7 shows the files, q leaves."
-        return Guidance(f"The engine has ended ({state.goodbye or 'left'}).", press, "warn")
+        press = (
+            "{new_engine} starts a new one, {back} leaves."
+            if now.can_restart
+            else "{stage_7} shows the files, {back} leaves."
+        )
+        return Guidance(f"The engine has ended ({state.goodbye or 'left'}).", now.keys.say(press), "warn")
     if state.engine == "starting":
         return Guidance(STARTING, "")
     if state.obstacle is not None:
         hint = state.obstacle.hint or "Correct it and run amptui again."
-        press = f"{hint} R loads it again, q leaves." if now.can_reload else f"{hint} q leaves."
-        return Guidance(f"Cannot go on: {state.obstacle.message}", press, "bad")
+        press = "{hint} {reload} loads it again, {back} leaves." if now.can_reload else "{hint} {back} leaves."
+        return Guidance(f"Cannot go on: {state.obstacle.message}", now.keys.say(press, hint=hint), "bad")
     if now.running:
         return _while_running(now)
     if state.refusal is not None:  # of a measurement or of finding cases: nothing else is kept from going on
@@ -99,32 +108,39 @@ def _at_rest(now: Situation) -> Guidance:
     if now.page == "measure" and state.verdict is not None and due in (None, "trial"):
         said = beyond.at_measure(now)
         fell_back = state.fell_back is not None and next_move(now) == "measure"
-        return replace(said, now=_fell_back(state, due).now, role="good") if fell_back else said
+        return replace(said, now=_fell_back(now, due).now, role="good") if fell_back else said
     if state.replayed and due == "baseline":
-        return _replayed(state.replayed[-1])
+        return _replayed(state.replayed[-1], now.keys)
     if state.fell_back is not None and due in ("baseline", "trial"):
-        return _fell_back(state, due)
+        return _fell_back(now, due)
     return _between(now)
 
 
 def _recorded(now: Situation) -> Guidance:
     if now.page == "report":
         return beyond.at_report(now)
-    return Guidance("A recorded session: everything can be looked at, nothing runs.", _RECORDED)
+    return Guidance("A recorded session: everything can be looked at, nothing runs.", now.keys.say(_RECORDED))
 
 
 def _after_death(now: Situation) -> str:
+    say = now.keys.say
     if not now.can_restart:
-        return "o shows its last output, 7 how to get the checkpoint as a file, q leaves."
+        return say("{output} shows its last output, {stage_7} how to get the checkpoint as a file, {back} leaves.")
     if now.page == "report":
-        return "c writes the report of what was recorded. N: new engine. o: its last output."
+        return say(
+            "{proceed} writes the report of what was recorded. {new_engine}: new engine. {output}: its last output."
+        )
     if now.state.checkpoints:
-        return "F: new engine and back to the checkpoint. N: new engine. o: its last output."
-    return "N starts a new engine, o shows its last output, q leaves."
+        return say(
+            "{fall_back}: new engine and back to the checkpoint. {new_engine}: new engine. {output}: its last output."
+        )
+    return say("{new_engine} starts a new engine, {output} shows its last output, {back} leaves.")
 
 
-def _replayed(event: CaseReplayed) -> Guidance:
-    press = "c proves the baseline again and goes on. e edits, R replays again, q back."
+def _replayed(event: CaseReplayed, keys: KeyNames) -> Guidance:
+    press = keys.say(
+        "{proceed} proves the baseline again and goes on. {edit} edits, {reload} replays again, {back} back."
+    )
     if event.outcome == "fixed":
         return Guidance("Fixed: the iteration that failed is finite with the source as it is now.", press, "good")
     if event.outcome == "same":
@@ -132,15 +148,17 @@ def _replayed(event: CaseReplayed) -> Guidance:
     return Guidance("The first bad place is gone; the iteration now fails in another one.", press, "warn")
 
 
-def _fell_back(state: SessionState, due: StageName | None) -> Guidance:
-    assert state.fell_back is not None
-    tensors = counted(state.fell_back.verified, "tensor")
-    proven = "equal bit for bit" if state.fell_back.proven else "but bit for bit is not proven (2 Baseline says why)"
+def _fell_back(now: Situation, due: StageName | None) -> Guidance:
+    done = now.state.fell_back
+    assert done is not None
+    tensors = counted(done.verified, "tensor")
+    proven = "equal bit for bit" if done.proven else "but bit for bit is not proven (2 Baseline says why)"
     press = {
-        "baseline": "c runs the baseline again, which the trial needs, q leaves.",
-        "trial": "c runs the trial again from here, s steps through it, q leaves.",
+        "baseline": "{proceed} runs the baseline again, which the trial needs, {back} leaves.",
+        "trial": "{proceed} runs the trial again from here, {phase} steps through it, {back} leaves.",
     }
-    return Guidance(f"Back at the FP32 checkpoint: {tensors} compared, {proven}.", press.get(due or "", ""), "good")
+    words = f"Back at the FP32 checkpoint: {tensors} compared, {proven}."
+    return Guidance(words, now.keys.say(press.get(due or "", "")), "good")
 
 
 def _while_running(now: Situation) -> Guidance:
@@ -152,11 +170,10 @@ def _while_running(now: Situation) -> Guidance:
     if state.stages.get("project") == "running":
         return Guidance(f"Loading your project{part}. Nothing of it is changed on disk.", "")
     if state.stages.get("baseline") == "running":
-        return Guidance(
-            f"Running the project in true FP32{part}. The trial will be held against this.", "C ends it early."
-        )
+        words = f"Running the project in true FP32{part}. The trial will be held against this."
+        return Guidance(words, now.keys.say("{cancel} ends it early."))
     if state.stages.get("measure") == "running":
-        return Guidance(beyond.measuring(state), "C ends it early.")
+        return Guidance(beyond.measuring(state), now.keys.say("{cancel} ends it early."))
     return Guidance(f"Working{part}.", "")
 
 
@@ -165,33 +182,41 @@ def _in_trial(now: Situation) -> Guidance:
     trial = state.trial
     assert trial is not None
     if now.trip_waits:
-        return _at_trip(state, trial)
+        return _at_trip(state, trial, now.keys)
     if paused is not None:
         return Guidance(
             f"Paused at step {paused.step:,} ({paused.why}). {_cases_off(state) or 'Nothing runs until you say so.'}",
-            "s next phase, n next iteration, c run on, u until…, x explains, F falls back.",
+            now.keys.say(_PAUSED),
         )
     progress = state.progress
     attended = trial.started.attended
     if progress is not None and progress.what == "cases":
         return Guidance(
             f"Trying the cases under the policy: {progress.done:,} of {progress.total:,}. The stretch comes next.",
-            "C ends it early.",
+            now.keys.say("{cancel} ends it early."),
         )
     if not attended:
         words = "The trial runs to its verdict: every update is guarded, and a bad one is the skip that it is."
-        return Guidance(words, "C ends it early.")
+        return Guidance(words, now.keys.say("{cancel} ends it early."))
     return Guidance(
-        "The trial runs; every update is guarded, and the first bad one stops it.", "space pauses, a never stops."
+        "The trial runs; every update is guarded, and the first bad one stops it.",
+        now.keys.say("{pause} pauses, {unattended} never stops."),
     )
 
 
-def _at_trip(state: SessionState, trial: TrialState) -> Guidance:
+_PAUSED = (
+    "{phase} next phase, {iteration} next iteration, {proceed} run on, {until} until…, "
+    "{explain} explains, {fall_back} falls back."
+)
+_HELD = "{proceed} goes on without it, {retry} retries at the new scale, {diagnose} shows why, {fall_back} falls back."
+
+
+def _at_trip(state: SessionState, trial: TrialState, keys: KeyNames) -> Guidance:
     record = trial.trips[-1].record
-    press = "c goes on without it, r retries at the new scale, d shows why, F falls back."
+    press = keys.say(_HELD)
     if record.skipped:
         words = f"Step {record.step:,}: this update is skipped and the scale halves. "
-        usual = _usual(trial) if trial.tripped < _MANY else "They are many by now."
+        usual = keys.say(_usual(trial)) if trial.tripped < _MANY else "They are many by now."
         if _no_scale_fits(trial):
             usual = "No smaller scale was found to mend it."
         usual = _cases_off(state) or usual
@@ -205,10 +230,10 @@ def _usual(trial: TrialState) -> str:
     record, counts, course = trial.trips[-1].record, trial.run.counts, trial.run.scale
     before = counts.get(record.update)
     if before is None or before.first_applied is None or course is None:
-        return "Usual while the scale settles; x explains."
+        return "Usual while the scale settles; {explain} explains."
     if record.scale > course.lowest:
-        return "Usual after the scale has grown; x explains."
-    return "Earlier updates did fit this scale; x explains."
+        return "Usual after the scale has grown; {explain} explains."
+    return "Earlier updates did fit this scale; {explain} explains."
 
 
 def _cases_off(state: SessionState) -> str:
@@ -234,44 +259,47 @@ def _no_scale_fits(trial: TrialState) -> bool:
 _DUE: dict[str, tuple[str, str]] = {
     "baseline": (
         "The project is loaded, checked, and saved as an FP32 checkpoint. Next: how it behaves in true FP32.",
-        "c runs the FP32 baseline. x explains why there is one.",
+        "{proceed} runs the FP32 baseline. {explain} explains why there is one.",
     ),
     "criteria": (
         "These are the limits that the trial must hold. Once locked they cannot be bent to fit its result.",
-        "c locks them. enter changes the selected one. p plans several policies.",
+        "{proceed} locks them. {change} changes the selected one. {policies} plans several policies.",
     ),
     "trial": (
         "The criteria are locked. Next: the same batches under autocast, every update guarded.",
-        "c runs it and stops at trouble, s goes phase by phase, a never stops.",
+        "{proceed} runs it and stops at trouble, {phase} goes phase by phase, {unattended} never stops.",
     ),
 }
 
 
 def _between(now: Situation) -> Guidance:
-    state = now.state
+    state, say = now.state, now.keys.say
     due = next_stage(state)
     if due == "baseline" and state.stages.get("baseline") == "cancelled":
-        return Guidance("The baseline was ended early.", "c runs it again.", "warn")
+        return Guidance("The baseline was ended early.", say("{proceed} runs it again."), "warn")
     if now.page == "criteria" and now.criteria_changed and due != "baseline":
-        return Guidance("You have changed the limits. They count once they are locked.", "c locks them.")
+        return Guidance("You have changed the limits. They count once they are locked.", say("{proceed} locks them."))
     if due == "trial" and now.planned:
         words = f"The criteria are locked. Next, one after the other under the same limits: {now.planned}."
-        return Guidance(words, "c runs them unattended, p chooses others, s steps through one.")
+        return Guidance(
+            words, say("{proceed} runs them unattended, {policies} chooses others, {phase} steps through one.")
+        )
     if due == "trial" and state.verdict is not None:
         words = "The limits were changed after a trial: its verdict is about those before. Next: the trial under these."
-        return Guidance(words, "c runs it and stops at trouble, s goes phase by phase, a never stops.")
+        return Guidance(words, say(_DUE["trial"][1]))
     if due in _DUE:
         if due == "criteria" and now.page != "criteria":
             return Guidance(
                 "The baseline is done. Next: what the trial must hold, written down before it runs.",
-                "c shows the criteria.",
+                say("{proceed} shows the criteria."),
             )
         if due == "criteria" and now.planned:
             dtype = state.proposed.dtype if state.proposed is not None else ""
             return Guidance(
-                f"These limits are for {dtype}, the coarsest, and will hold for: {now.planned}.", _DUE[due][1]
+                f"These limits are for {dtype}, the coarsest, and will hold for: {now.planned}.", say(_DUE[due][1])
             )
-        return Guidance(*_DUE[due])
+        words, press = _DUE[due]
+        return Guidance(words, say(press))
     if state.verdict is not None:
         return _after_verdict(now, state.verdict)
     return Guidance("", "")
@@ -279,16 +307,18 @@ def _between(now: Situation) -> Guidance:
 
 def _after_verdict(now: Situation, reached: VerdictReached) -> Guidance:
     goes_on = {
-        "show measure": "c goes on to time and memory" if reached.verdict == "accept" else "c goes on",
-        "show verdict": "c shows the verdict",
+        "show measure": "{proceed} goes on to time and memory" if reached.verdict == "accept" else "{proceed} goes on",
+        "show verdict": "{proceed} shows the verdict",
     }
     options = {
         "proceed": goes_on.get(next_move(now) or "", ""),
-        "unattended": "a confirms it unattended" if reached.interventions else "a runs it again",
-        "diagnose": "d shows why" if reached.verdict != "accept" else "",
-        "mend": "m tries the suggested FP32 modules",
-        "extend": "t runs ten times as long",
-        "policies": "p tries another policy",
-        "fall_back": "F puts FP32 back",
+        "unattended": "{unattended} confirms it unattended" if reached.interventions else "{unattended} runs it again",
+        "diagnose": "{diagnose} shows why" if reached.verdict != "accept" else "",
+        "mend": "{mend} tries the suggested FP32 modules",
+        "extend": "{extend} runs ten times as long",
+        "policies": "{policies} tries another policy",
+        "fall_back": "{fall_back} puts FP32 back",
     }
-    return Guidance(beyond.verdict_words(reached, now.page), fitting(options, active(now)), ROLES[reached.verdict])
+    return Guidance(
+        beyond.verdict_words(reached, now.page), fitting(options, active(now), now.keys), ROLES[reached.verdict]
+    )

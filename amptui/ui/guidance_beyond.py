@@ -52,18 +52,18 @@ def at_measure(now: Situation) -> Guidance:
     due = to_measure(state)
     options = {
         "proceed": {
-            "measure": "c measures",
-            "show report": "c goes on to the report",
-            "trial": "c runs the trial again",
+            "measure": "{proceed} measures",
+            "show report": "{proceed} goes on to the report",
+            "trial": "{proceed} runs the trial again",
         }.get(move or "", ""),
-        "unattended": "a confirms the verdict unattended",
-        "mend": "m tries the suggested FP32 modules" if due is None and reached.verdict != "accept" else "",
-        "diagnose": "d shows why" if due is None and reached.verdict != "accept" else "",
-        "policies": "p tries another policy",
-        "yardstick": "Y other seeds",
-        "explain": "x explains",
+        "unattended": "{unattended} confirms the verdict unattended",
+        "mend": "{mend} tries the suggested FP32 modules" if due is None and reached.verdict != "accept" else "",
+        "diagnose": "{diagnose} shows why" if due is None and reached.verdict != "accept" else "",
+        "policies": "{policies} tries another policy",
+        "yardstick": "{yardstick} other seeds",
+        "explain": "{explain} explains",
     }
-    press = fitting(options, active(now))
+    press = fitting(options, active(now), now.keys)
     if due is not None:
         policy = policy_name(due.started.policy)
         if state.stages.get("measure") == "cancelled":
@@ -86,13 +86,13 @@ def at_report(now: Situation) -> Guidance:
     state = now.state
     accepted = any(trial.verdict is not None and trial.verdict.verdict == "accept" for trial in state.trials)
     options = {
-        "proceed": "c writes the report" if not now.written else "c writes another",
-        "copy": "" if not now.written else "y copies its path",
-        "next_pane": "tab then y copies the code" if accepted else "",
-        "explain": "x explains",
-        "back": "q leaves",
+        "proceed": "{proceed} writes the report" if not now.written else "{proceed} writes another",
+        "copy": "" if not now.written else "{copy} copies its path",
+        "next_pane": "{next_pane} then {copy} copies the code" if accepted else "",
+        "explain": "{explain} explains",
+        "back": "{back} leaves",
     }
-    press = fitting(options, active(now))
+    press = fitting(options, active(now), now.keys)
     if now.written:
         return Guidance(f"The report is written: {place(now.written)}", press, "good")
     if not any(trial.verdict is not None for trial in state.trials):
@@ -110,19 +110,20 @@ def at_cases(now: Situation) -> Guidance:
     """After the search."""
     found = now.state.found_cases
     if found is None:
-        press = fitting({"find_cases": "f looks through the batches", "back": "q goes back"}, active(now))
+        options = {"find_cases": "{find_cases} looks through the batches", "back": "{back} goes back"}
+        press = fitting(options, active(now), now.keys)
         return Guidance("Nothing has been looked for, or not to the end.", press, "warn")
     if not found.found:
-        return Guidance("Nothing was found that is worth being a case.", "q goes back.")
+        return Guidance("Nothing was found that is worth being a case.", now.keys.say("{back} goes back."))
     if found.path is None:
         words = f"{counted(len(found.found), 'case')} worth having, out of {counted(found.samples, 'sample')} in FP32."
-        return Guidance(words, "c writes them to a file, q goes back.")
+        return Guidance(words, now.keys.say("{proceed} writes them to a file, {back} goes back."))
     options = {
-        "copy": "tab then y copies the two lines",
-        "edit": "e edits",
-        "reload": "R loads the project again",
-        "back": "q goes back",
+        "copy": "{next_pane} then {copy} copies the two lines",
+        "edit": "{edit} edits",
+        "reload": "{reload} loads the project again",
+        "back": "{back} goes back",
     }
     name = Path(found.path).name
     words = f"Written to {place(name)}. The two lines below take them over into your project."
-    return Guidance(words, fitting(options, active(now)), "good")
+    return Guidance(words, fitting(options, active(now), now.keys), "good")

@@ -31,3 +31,7 @@ class KeyNames:
     @cached_property
     def _names(self) -> Mapping[str, str]:
         return {key.id: shown(key.keys[0], self.glyphs) for key in self.keys}
+
+
+#: Where nobody has bound a key otherwise.
+AS_DECLARED = KeyNames()

@@ -54,7 +54,7 @@ KEYS: tuple[Key, ...] = (
         "fall_back",
         ("F",),
         "fall back",
-        "put the FP32 checkpoint back (F again confirms)",
+        "put the FP32 checkpoint back (once more confirms)",
         "Trial",
         3,
     ),

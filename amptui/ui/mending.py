@@ -47,7 +47,7 @@ class Mending:
         policy = replace(state.policy, fp32_regions=tuple(dict.fromkeys((*state.policy.fp32_regions, *found))))
         again = RunTrial(attended=False, policy=trying.given_for(policy, state.project.policy))
         if now.in_trial:
-            self._screen.ask(questions.mend(found), lambda _: self._leave_for(again))
+            self._screen.ask(questions.mend(found, now.keys), lambda _: self._leave_for(again))
         else:
             self._start(again)
 

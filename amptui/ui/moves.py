@@ -11,7 +11,7 @@ from amptui.protocol.events import StageName
 from amptui.session.state import SessionState, TrialState
 from amptui.ui.editing import source_line
 from amptui.ui.frame import ALWAYS
-from amptui.ui.key_names import KeyNames
+from amptui.ui.key_names import AS_DECLARED, KeyNames
 from amptui.ui.known_failures import any_failure
 from amptui.ui.pages import Page
 
@@ -74,7 +74,7 @@ class Situation:
     #: The names of the policies that were chosen before the criteria were locked, and have not been tried.
     planned: str = ""
     #: How sentences call the keys.
-    keys: KeyNames = KeyNames()
+    keys: KeyNames = AS_DECLARED
 
     @property
     def engine_waits(self) -> bool:

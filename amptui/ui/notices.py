@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from textual.app import App
 
+from amptui.ui.key_names import AS_DECLARED, KeyNames
 from amptui.ui.raster.glyphs import Glyphs
 from amptui.ui.raster.line import Role
 from amptui.ui.raster.prose import Paragraph, paragraph
@@ -32,6 +33,8 @@ class Noticing(App[int]):
     """Keeps the newest notice for its time; `noticed_changed` paints it."""
 
     noticed: Notice | None = None
+    #: How sentences call the keys.
+    key_names: KeyNames = AS_DECLARED
 
     def noticed_changed(self) -> None:
         raise NotImplementedError
@@ -58,4 +61,4 @@ class Noticing(App[int]):
 
     def action_help_quit(self) -> None:
         """ctrl+c, which ends other programs."""
-        self.notify("ctrl+c ends nothing here: q leads out.", severity="warning")
+        self.notify(self.key_names.say("ctrl+c ends nothing here: {back} leads out."), severity="warning")

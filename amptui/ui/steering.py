@@ -171,7 +171,8 @@ class Steering:
 
     def policies(self) -> None:
         """`p`: asks which policies to try, and runs them one after the other; before the lock, they are planned."""
-        self._screen.ask(questions.policies(self._screen.situation.state), self._chosen)
+        now = self._screen.situation
+        self._screen.ask(questions.policies(now.state, now.keys), self._chosen)
 
     def _chosen(self, answer: str) -> None:
         if answer == "write":

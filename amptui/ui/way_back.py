@@ -16,6 +16,7 @@ from amptui.session.death import EngineDeath
 from amptui.session.state import SessionState
 from amptui.ui.dialogs import questions
 from amptui.ui.dialogs.question import Question
+from amptui.ui.key_names import KeyNames
 
 #: Seconds that a phase may take to its end before a new engine is offered.
 PATIENCE_S = 5.0
@@ -37,6 +38,10 @@ class Surroundings(Protocol):
     @property
     def session(self) -> str:
         """What a command finds the session by."""
+
+    @property
+    def keys(self) -> KeyNames:
+        """How questions call the keys."""
 
     def send(self, command: Command) -> None: ...
 
@@ -65,9 +70,10 @@ class WayBack:
         """`F`; `F` again confirms. Where the project cannot be opened there is nothing to put the weights back into."""
         state = self._around.state
         if state.project is None and state.obstacle is not None:
-            self._around.ask(questions.nothing_to_restore(state.obstacle, self._around.session), lambda _: None)
+            asked = questions.nothing_to_restore(state.obstacle, self._around.session, self._around.keys)
+            self._around.ask(asked, lambda _: None)
         else:
-            self._around.ask(questions.fall_back(state), lambda _: self.begin())
+            self._around.ask(questions.fall_back(state, self._around.keys), lambda _: self.begin())
 
     def begin(self) -> None:
         state = self._around.state

@@ -9,6 +9,7 @@ from amptui.protocol.commands import Cancel, Command, FallBack
 from amptui.session.death import EngineDeath
 from amptui.session.state import SessionState, died, reduce
 from amptui.ui.dialogs.question import Question
+from amptui.ui.key_names import AS_DECLARED
 from amptui.ui.way_back import WayBack
 from tests.report.stages import Told, baseline, ended, locked, opened, trial_started
 
@@ -22,6 +23,7 @@ class Around:
     """A screen and an engine that do what they are told, and time that passes when asked to."""
 
     session = "20260101-tiny"
+    keys = AS_DECLARED
 
     def __init__(self, *events: object) -> None:
         self.state = SessionState()

@@ -20,6 +20,7 @@ from amptui.text import safe_text
 from amptui.ui import policies as trying
 from amptui.ui.criteria_form import with_value
 from amptui.ui.dialogs.question import Option, Question, sentence
+from amptui.ui.key_names import KeyNames
 from amptui.ui.raster.prose import Paragraph
 
 _CONDITIONS: tuple[tuple[str, ConditionName, str, str | None], ...] = (
@@ -33,13 +34,14 @@ _CONDITIONS: tuple[tuple[str, ConditionName, str, str | None], ...] = (
 )
 
 
-def fall_back(state: SessionState) -> Question:
-    """F again confirms."""
+def fall_back(state: SessionState, keys: KeyNames) -> Question:
+    """The key that asks confirms, pressed again."""
     running = "running" in state.stages.values()
     words = [sentence("Put weights, optimizer, buffers and random state back to the FP32 checkpoint?")]
     if running:
         words.append(sentence("What runs now ends at its next safe point. What has been recorded stays.", "dim"))
-    return Question(title="fall back to FP32", paragraphs=words, options=[Option("F", "fall back", "yes")], role="warn")
+    options = [Option(keys.key("fall_back"), "fall back", "yes")]
+    return Question(title="fall back to FP32", paragraphs=words, options=options, role="warn")
 
 
 def another_trial(trial: TrialState) -> Question:
@@ -75,12 +77,12 @@ def engine_hangs(seconds: float, session: str, *, opening: bool = False) -> Ques
     )
 
 
-def nothing_to_restore(obstacle: Refused, session: str) -> Question:
+def nothing_to_restore(obstacle: Refused, session: str, keys: KeyNames) -> Question:
     """The project cannot be opened, so there are no weights to put back."""
     return Question(
         title="no project to fall back in",
         paragraphs=[sentence(f"The project cannot be opened: {safe_text(obstacle.message, 300)}"), _on_disk(session)],
-        options=[Option("k", "keep looking: e edits, R loads it again", "keep")],
+        options=[Option("k", keys.say("keep looking: {edit} edits, {reload} loads it again"), "keep")],
         role="warn",
         enter=True,
     )
@@ -90,8 +92,8 @@ def _on_disk(session: str) -> Paragraph:
     return sentence(f"The FP32 checkpoint is on disk, whole: amptui restore {safe_text(session)} -o fp32.pt", "dim")
 
 
-def mend(modules: Sequence[str]) -> Question:
-    """m again confirms."""
+def mend(modules: Sequence[str], keys: KeyNames) -> Question:
+    """The key that asks confirms, pressed again."""
     named = listed([safe_text(module) for module in modules], 4)
     return Question(
         title="leave this trial, and run it with modules in FP32?",
@@ -99,7 +101,7 @@ def mend(modules: Sequence[str]) -> Question:
             sentence(f"In FP32: {named}."),
             sentence("The trial that is held ends here; another one runs to its verdict.", "dim"),
         ],
-        options=[Option("m", "leave it, and run the other one", "yes")],
+        options=[Option(keys.key("mend"), "leave it, and run the other one", "yes")],
     )
 
 
@@ -164,7 +166,7 @@ def _written(text: str) -> None:
         raise ValueError("write a reason, or leave with esc")
 
 
-def policies(state: SessionState) -> Question:
+def policies(state: SessionState, keys: KeyNames) -> Question:
     """Which policies to try, under the same criteria."""
     if state.locked is None:
         words = [
@@ -172,7 +174,9 @@ def policies(state: SessionState) -> Question:
             sentence("The limits are proposed anew, for the coarsest dtype among them.", "dim"),
         ]
     else:
-        late = "A trial has run: a policy that is chosen now counts as an intervention, until a confirms it."
+        late = keys.say(
+            "A trial has run: a policy that is chosen now counts as an intervention, until {unattended} confirms it."
+        )
         before = "What is chosen before the first trial is no intervention."
         words = [
             sentence("Each runs unattended from the checkpoint, under the locked criteria."),

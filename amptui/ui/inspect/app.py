@@ -32,6 +32,7 @@ from amptui.ui.inspect.reading import CheckpointReader, Reading
 from amptui.ui.inspect.screen import LAYOUT, InspectScreen
 from amptui.ui.inspect.tree_pane import TreePane
 from amptui.ui.inspect.words import short_names
+from amptui.ui.key_names import KeyNames
 from amptui.ui.keys import Key, footer, keymap, textual_bindings
 from amptui.ui.notices import Noticing
 from amptui.ui.paint import PaintClock
@@ -70,6 +71,7 @@ class InspectApp(Noticing, InOrder):
         self.register_theme(textual_theme(start.look.theme))
         self.theme = f"amptui-{start.look.theme}"
         self.set_keymap(keymap(start.keys, INSPECT_KEYS))
+        self.key_names = KeyNames(start.keys, start.look.glyphs)
         self._main = InspectScreen(start.look, "compare" if self.two else "first")
         self._names = short_names([reader.reading.path for reader in start.readers])
         self._before_help: Page = self._main.page

@@ -27,8 +27,8 @@ _REPLAYED: dict[str, tuple[Mark, str]] = {
 }
 
 
-def tell_diagnosis(page: Page, view: SessionView, failure: KnownFailure | None, *, live: bool = True) -> None:
-    """`failure` as far as it is known; `live`: keys that run something may be named."""
+def tell_diagnosis(page: Page, view: SessionView, failure: KnownFailure | None, *, mend: str | None) -> None:
+    """`failure` as far as it is known; `mend`: the key that runs the trial with modules in FP32, if one does."""
     if failure is None:
         page.line("Nothing has failed in this session so far.")
         return
@@ -62,9 +62,9 @@ def tell_diagnosis(page: Page, view: SessionView, failure: KnownFailure | None, 
     if failure.tripped is not None:
         _tell_seen(page, failure)
     regions = regions_to_mend(view.state)
-    if live and regions:
+    if mend is not None and regions:
         page.blank()
-        page.field("m", f"repeats the trial with {listed([name(region) for region in regions])} in FP32")
+        page.field(mend, f"repeats the trial with {listed([name(region) for region in regions])} in FP32")
 
 
 def _smaller_scale_fits(variations: tuple[tuple[str, str], ...]) -> bool:
@@ -225,7 +225,10 @@ class DiagnosisStage(Stage):
         failures = known_failures(state)
         self.chosen = min(self.chosen, max(len(failures) - 1, 0))
         failure = failures[self.chosen] if failures else None
-        count = f"   {self.chosen + 1} of {len(failures)}, d: next" if len(failures) > 1 else ""
+        keys = shown.situation.keys
+        count = keys.say("   {nth} of {all}, {diagnose}: next", nth=self.chosen + 1, all=len(failures))
+        title = f"diagnosis{count if len(failures) > 1 else ''}"
+        mend = keys.say("{mend}") if "mend" in active(shown.situation) else None
         trial = state.trial
         version = (
             trial.trips if trial is not None else None,
@@ -234,9 +237,6 @@ class DiagnosisStage(Stage):
             state.retained,
             state.replayed,
             state.refusal,
-            int("mend" in active(shown.situation)),
+            mend,
         )
-        live = "mend" in active(shown.situation)
-        self.query_one(ToldPane).show(
-            f"diagnosis{count}", version, lambda page: tell_diagnosis(page, view, failure, live=live)
-        )
+        self.query_one(ToldPane).show(title, version, lambda page: tell_diagnosis(page, view, failure, mend=mend))

@@ -51,7 +51,7 @@ def _how_to_start(shown: Shown) -> list[Paragraph | None]:
         return [paragraph("The trial follows the baseline (2) and the locked criteria (3).", "dim")]
     return [
         paragraph("Each iteration shows its phases here: zero_grad, forward, backward, unscale, step…", "dim"),
-        paragraph("s goes through them one by one.", "dim"),
+        paragraph(shown.situation.keys.say("{phase} goes through them one by one."), "dim"),
     ]
 
 

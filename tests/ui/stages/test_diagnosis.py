@@ -49,7 +49,8 @@ def view_of(*events: object) -> SessionView:
 
 def text_of(view: SessionView, number: int = 0, width: int = 80) -> str:
     failures = known_failures(view.state)
-    lines = told_lines(lambda page: tell_diagnosis(page, view, failures[number] if failures else None), width)
+    failure = failures[number] if failures else None
+    lines = told_lines(lambda page: tell_diagnosis(page, view, failure, mend="m"), width)
     return " ".join(" ".join(plain(line) for line in lines).split())
 
 
