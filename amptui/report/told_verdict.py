@@ -23,14 +23,19 @@ _SIGNS: dict[Verdict, tuple[Mark, str]] = {
 }
 
 
-def tell_verdict(page: Page, event: VerdictReached, state: SessionState) -> None:
+def tell_verdict(page: Page, event: VerdictReached, state: SessionState, *, cause: Finding | None = None) -> None:
+    """`cause`: the finding that is told right below the sentence, instead of behind the rows."""
     mark, style = _SIGNS[event.verdict]
     page.rule(heavy=True, style=style)
     page.marked(mark, (event.verdict.upper(), style))
     page.line(_sentence(event), indent=LABEL)
     page.rule(heavy=True, style=style)
+    if cause is not None:
+        tell_finding(page, cause)
     marked = say_interventions(event, state)
     if marked:
+        if cause is not None:
+            page.blank()
         page.marked("warn", marked)
     _tell_rows(page, event.rows)
     margins = list(margins_of(state))
@@ -43,7 +48,7 @@ def tell_verdict(page: Page, event: VerdictReached, state: SessionState) -> None
         if not margins:
             page.blank()
         page.field("of limit", most)
-    _tell_findings(page, event.findings)
+    _tell_findings(page, event.findings, told=cause)
     if event.fp32_regions:
         page.blank()
         page.field("suggested", f"run in FP32: {', '.join(map(name, event.fp32_regions))}")
@@ -122,7 +127,11 @@ def _trial(row: Row) -> str:
 # Findings.
 
 
-def _tell_findings(page: Page, findings: tuple[Finding, ...]) -> None:
+def _tell_findings(page: Page, findings: tuple[Finding, ...], *, told: Finding | None = None) -> None:
+    if told is not None:
+        findings = tuple(finding for finding in findings if finding is not told)
+        if not findings:
+            return
     page.blank()
     if not findings:
         page.marked("ok", "no findings")
@@ -131,7 +140,7 @@ def _tell_findings(page: Page, findings: tuple[Finding, ...]) -> None:
     both = [counted(faults, "fault")] * bool(faults) + [counted(len(findings) - faults, "notice")] * (
         faults < len(findings)
     )
-    page.line((f"Findings: {', '.join(both)}", "bold"))
+    page.line((f"{'Further findings' if told is not None else 'Findings'}: {', '.join(both)}", "bold"))
     for finding in findings:
         page.blank()
         tell_finding(page, finding)

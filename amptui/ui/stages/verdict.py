@@ -34,11 +34,7 @@ def tell_verdict_stage(page: Page, state: SessionState) -> None:
         page.blank()
     if state.verdict is not None:
         cause = next((finding for finding in state.findings if finding.severity == "fault"), None)
-        if cause is not None:
-            page.line(("The cause", "bold"))
-            told_verdict.tell_finding(page, cause)
-            page.blank()
-        told_verdict.tell_verdict(page, state.verdict, state)
+        told_verdict.tell_verdict(page, state.verdict, state, cause=cause)
         trial = state.trial
         if trial is not None and trial.done is not None:
             page.blank()

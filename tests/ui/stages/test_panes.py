@@ -141,13 +141,15 @@ def test_what_passed_is_within_100_percent_of_its_limit() -> None:
     assert shares == pytest.approx([0.0, 0.4, 0.8, 1.2])
 
 
-def test_a_verdict_begins_with_the_cause() -> None:
+def test_a_verdict_begins_with_its_word_then_the_cause_which_is_told_once() -> None:
     state = view_of(sessions.rejected()).state
     lines = [plain(line).strip() for line in told_lines(lambda page: tell_verdict_stage(page, state), 80)]
-    cause = next(n for n, line in enumerate(lines) if "fault" in line)
     verdict = next(n for n, line in enumerate(lines) if "REJECT" in line)
-    assert lines[0] == "The cause"
-    assert cause < verdict
+    causes = [n for n, line in enumerate(lines) if f"{state.findings[0].kind} · fault" in line]
+    assert verdict == 1
+    assert len(causes) == 1
+    assert causes[0] <= 6, "in sight on a small terminal"
+    assert causes[0] < next(n for n, line in enumerate(lines) if "passed" in line)
     assert all(len(line) <= 80 for line in lines)
 
 
