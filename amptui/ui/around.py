@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from amptui.ui import bars
 from amptui.ui.explain import explanation
 from amptui.ui.frame import Frame
@@ -16,9 +18,10 @@ def around(
 ) -> Frame:
     """`zoomed`: whether one pane has the page to itself. `notice`: what was just done."""
     lines, move = guidance(now), next_move(now)
+    state = replace(now.state, engine="starting") if now.starting else now.state
     labels = {"proceed": LABELS[move]} if move is not None else {}
     return Frame(
-        title=bars.title(now.state, now.mode, glyphs),
+        title=bars.title(state, now.mode, glyphs),
         stages=bars.stages(now, glyphs),
         now=lines.now,
         role=lines.role,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from amptui.project import Criteria
 from amptui.protocol.commands import Cancel, Command, FallBack
-from amptui.protocol.events import Event
+from amptui.protocol.events import EngineStarted, Event
 from amptui.session.death import EngineDeath
 from amptui.session.errors import SessionError
 from amptui.session.paths import name_of
@@ -62,6 +62,8 @@ class Desk:
         self._update = ""
         #: The engine's stage that the screen went along to last.
         self._followed: str | None = None
+        #: Whether a new engine was asked for and has not said anything yet.
+        self._starting = False
         #: The report that was written last.
         self._written = ""
         self._moves = self._all_moves()
@@ -91,6 +93,8 @@ class Desk:
 
     def take(self, event: Event | EngineDeath) -> None:
         """One thing that was told."""
+        if isinstance(event, EngineStarted | EngineDeath):
+            self._starting = False
         self.view.take(event)
         for part in (self.way_back, self.reload, self.steering):
             part.notice(event)
@@ -131,6 +135,7 @@ class Desk:
             self.app.main.page,
             mode,
             connected=self.room.connected or self.state.engine == "starting",
+            starting=self._starting,
             falling_back=self.way_back.underway,
             reloading=self.reload.underway,
             can_restart=self.room.can_start,
@@ -186,6 +191,13 @@ class Desk:
 
         self.app.arrive(change)
 
+    @property
+    def starting(self) -> bool:
+        return self._starting
+
+    def withdraw(self, question: Question) -> None:
+        self.app.main.withdraw(question)
+
     def changed_criteria(self, criteria: Criteria | None) -> None:
         for stage in self.app.main.query("#criteria"):
             stage.changed = criteria  # type: ignore[attr-defined]
@@ -207,6 +219,7 @@ class Desk:
 
     def restart_engine(self) -> None:
         if self.room.can_start:
+            self._starting = True
             self.app.run_worker(self.room.restart(), group="engine", exclusive=True)
 
     def show_failure(self, retained: str) -> None:

@@ -63,10 +63,11 @@ def _said(now: Situation) -> Guidance:
     if now.mode == "recorded":
         return _recorded(now)
     if now.falling_back:
-        return Guidance("Falling back: what runs ends at its next safe point, then the checkpoint is restored.", "")
+        return Guidance(_falling_back(now), "")
     if now.reloading:
-        words = "Loading the project again with its source as it is now; then the failed iteration runs once more."
-        return Guidance(words, "")
+        return Guidance(_reloading(now), "")
+    if now.starting:
+        return Guidance(STARTING, "")
     if state.engine == "dead" and state.death is not None:
         return Guidance(
             state.death.words,
@@ -95,6 +96,31 @@ def _said(now: Situation) -> Guidance:
         hint = f" ({state.refusal.hint})" if state.refusal.hint else ""
         return Guidance(f"Not done: {state.refusal.message}{hint}", _at_rest(now).press, "warn")
     return _at_rest(now)
+
+
+_NEW_ENGINE = "A new engine is starting: it imports torch and then your project"
+
+
+def _falling_back(now: Situation) -> str:
+    """What runs on the way back, and what follows."""
+    if now.starting:
+        return f"{_NEW_ENGINE}. Then the FP32 checkpoint is restored and compared."
+    if now.state.stages.get("project") == "running":
+        return "The new engine loads your project. Then the FP32 checkpoint is restored and compared."
+    if now.running:
+        return "Falling back: what runs ends at its next safe point, then the checkpoint is restored."
+    return "Falling back: the FP32 checkpoint is restored and compared."
+
+
+def _reloading(now: Situation) -> str:
+    """What runs after an edit, and what follows: a failed iteration only where one was kept."""
+    if now.state.aside:
+        return "The project is loaded with its source as it is now. The failed iteration runs once more."
+    kept = bool(now.state.retained)
+    follows = "Then the failed iteration runs once more." if kept else "No failed iteration was kept to run again."
+    if now.starting:
+        return f"{_NEW_ENGINE}, with its source as it is now. {follows}"
+    return f"Loading the project again with its source as it is now. {follows}"
 
 
 def _at_rest(now: Situation) -> Guidance:

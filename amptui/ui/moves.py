@@ -61,6 +61,8 @@ class Situation:
     mode: Mode = "live"
     #: Whether a line to an engine is open.
     connected: bool = True
+    #: Whether a new engine was asked for and has not said anything yet.
+    starting: bool = False
     #: Whether a fall back was asked for and has not ended.
     falling_back: bool = False
     #: Whether the engine is being replaced after an edit, and the kept case has not been replayed yet.
@@ -86,9 +88,14 @@ class Situation:
         return "running" in self.state.stages.values()
 
     @property
+    def between_engines(self) -> bool:
+        """Whether an engine is being replaced, or brought back to the checkpoint: nothing else is asked of it then."""
+        return self.starting or self.reloading or self.falling_back
+
+    @property
     def can_reload(self) -> bool:
         """Whether a new engine can open the project again now: nothing runs that the user has not paused."""
-        if self.mode == "recorded" or not self.can_restart or self.falling_back or self.reloading:
+        if self.mode == "recorded" or not self.can_restart or self.between_engines:
             return False
         state = self.state
         return state.engine != "starting" and not state.busy and bool(state.checkpoints or state.refusal)
@@ -149,11 +156,13 @@ def to_measure(state: SessionState) -> TrialState | None:
 def next_move(now: Situation) -> Move | None:
     """What `c` does now; None where it does nothing."""
     state = now.state
+    if now.between_engines:
+        return None
     if now.mode == "live" and now.in_trial and now.connected:
         return "run on" if state.paused is not None else None
     if now.page == "report" and _can_report(now):
         return "write report"
-    if now.mode == "recorded" or not now.engine_waits or now.falling_back or now.reloading:
+    if now.mode == "recorded" or not now.engine_waits:
         return None
     due = next_stage(state)
     if now.page == "criteria" and now.criteria_changed and due != "baseline":
@@ -177,7 +186,7 @@ def next_move(now: Situation) -> Move | None:
 def _can_report(now: Situation) -> bool:
     """Whether a report can be written: something is recorded, and nothing else is due or runs."""
     state = now.state
-    if now.falling_back or now.reloading or state.events == 0:
+    if state.events == 0:
         return False
     if now.mode == "recorded" or not now.connected or state.engine not in ("starting", "ready"):
         return True
@@ -192,13 +201,16 @@ def active(now: Situation) -> frozenset[str]:
     state = now.state
     if now.mode == "recorded":
         return ids
+    if now.between_engines:
+        back = {"fall_back"} if state.checkpoints and not now.falling_back else set()
+        return ids | back | ({"cancel"} if now.running and not now.starting else set())
     if now.can_reload:
         ids |= {"reload"}
     if not now.connected or state.engine in ("dead", "ended", "failed"):
         if not now.can_restart:
             return ids
         return ids | {"new_engine"} | ({"fall_back"} if state.checkpoints else set())
-    if state.checkpoints and not now.falling_back:
+    if state.checkpoints:
         ids |= {"fall_back"}
     if now.in_trial:
         return ids | _in_trial(now)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from amptui.protocol import events as told
@@ -119,3 +121,18 @@ def test_it_is_offered_at_rest_only_and_not_without_an_engine_to_start() -> None
         Situation(SessionState(), "project"),
     ):
         assert "reload" not in active(now)
+
+
+def test_while_a_new_engine_starts_it_is_said_what_follows() -> None:
+    paused, nothing_kept = Around(*TRIPPED).state, Around(*opened(), ended("project")).state
+    for state, follows in (
+        (paused, "Then the failed iteration runs once more."),
+        (nothing_kept, "No failed iteration"),
+    ):
+        now = Situation(state, "trial", reloading=True, starting=True)
+        assert "new engine is starting: it imports torch" in guidance(now).now
+        assert "source as it is now" in guidance(now).now
+        assert follows in guidance(now).now
+        assert follows in guidance(replace(now, starting=False)).now
+    replaying = reduce(nothing_kept, told.StageStarted(stage="project", aside=True))
+    assert "The failed iteration runs" in guidance(Situation(replaying, "trial", reloading=True)).now

@@ -314,6 +314,20 @@ def test_a_dead_engine_is_told_with_the_way_back() -> None:
     on_screen(sessions.killed(), script)
 
 
+def test_while_a_new_engine_starts_the_screen_says_so_until_it_answers() -> None:
+    async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await pressed(pilot, "F", "F")
+        await seen(app, pilot, "engine starting", "A new engine is starting: it imports torch")
+        assert "engine gone" not in screen_text(app)
+        room.connected = True
+        room.deliver(opened()[0])
+        await settled(pilot)
+        await seen(app, pilot, "the FP32 checkpoint is restored and compared")
+        assert "engine starting" not in screen_text(app)
+
+    on_screen(sessions.killed(), script)
+
+
 def test_leaving_asks_what_becomes_of_the_engine() -> None:
     async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
         await pressed(pilot, "q")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from amptui.protocol import events as told
 from amptui.protocol.commands import Cancel, Command, FallBack
 from amptui.session.death import EngineDeath
 from amptui.session.state import SessionState, died, reduce
+from amptui.ui.around import around as frame_around
 from amptui.ui.dialogs.question import Question
+from amptui.ui.guidance import guidance
 from amptui.ui.key_names import AS_DECLARED
+from amptui.ui.moves import Situation
+from amptui.ui.raster.glyphs import UNICODE
 from amptui.ui.way_back import WayBack
 from tests.report.stages import Told, baseline, ended, locked, opened, trial_started
 
@@ -32,6 +37,7 @@ class Around:
         self.questions: list[tuple[Question, Callable[[str], None]]] = []
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.restarts = 0
+        self.starting = False
         self.way_back = WayBack(self)
         self.tell(*events)
 
@@ -48,6 +54,9 @@ class Around:
 
     def ask(self, question: Question, answered: Callable[[str], None]) -> None:
         self.questions.append((question, answered))
+
+    def withdraw(self, question: Question) -> None:
+        self.questions = [asked for asked in self.questions if asked[0] is not question]
 
     def later(self, seconds: float, callback: Callable[[], None]) -> None:
         self.timers.append((seconds, callback))
@@ -114,9 +123,24 @@ def test_waiting_on_asks_again_after_another_five_seconds() -> None:
 def test_an_answer_that_comes_too_late_starts_no_second_engine() -> None:
     around = confirmed(*RUNNING)
     around.five_seconds()
+    [(_, answered)] = around.questions
     around.tell(ended("trial", completed=False), BACK)
-    around.questions.pop()[1]("new")
+    assert not around.questions, "it is no longer asked"
+    answered("new")
     assert around.restarts == 0
+
+
+def test_an_engine_that_is_on_its_way_already_is_brought_back_once_it_has_opened_the_project() -> None:
+    around = Around(*RUNNING)
+    around.starting = True
+    around.way_back.begin()
+    around.tell(ended("trial", completed=False))  # the last word of the engine before
+    assert (around.restarts, around.sent) == (0, [])
+    around.five_seconds()
+    assert not around.questions, "it imports torch: that takes longer"
+    around.starting = False
+    around.tell(*opened(), ended("project"))
+    assert around.sent == [FallBack()]
 
 
 def test_a_timer_of_an_earlier_fall_back_asks_nothing() -> None:
@@ -183,3 +207,23 @@ def test_what_stands_in_the_way_ends_it_and_is_told() -> None:
 def test_the_events_here_are_a_session() -> None:
     events: Told = RUNNING
     assert Around(*events).state.stages["trial"] == "running"
+
+
+def test_on_the_way_back_it_is_said_what_happens_now() -> None:
+    for events, starting, says in (
+        (RUNNING, False, "what runs ends at its next safe point"),
+        ((*RUNNING, DEATH), True, "A new engine is starting: it imports torch and then your project. Then the FP32"),
+        ((*READY, told.StageStarted(stage="project")), False, "The new engine loads your project. Then the FP32"),
+        (READY, False, "Falling back: the FP32 checkpoint is restored"),
+    ):
+        now = Situation(Around(*events).state, "trial", falling_back=True, starting=starting)
+        assert says in guidance(now).now
+        assert ("what runs" in guidance(now).now) == (events is RUNNING)
+
+
+def test_the_title_tells_an_engine_that_starts_from_one_that_is_gone() -> None:
+    gone = Situation(Around(*RUNNING, DEATH).state, "trial", connected=False)
+    for now, says in ((gone, "engine gone"), (replace(gone, starting=True), "engine starting")):
+        _, right = frame_around(now, UNICODE, explain=False).title
+        assert says in "".join(text for text, _ in right)
+    assert "imports torch" in guidance(replace(gone, starting=True)).now
