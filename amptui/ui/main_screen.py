@@ -281,3 +281,8 @@ class MainScreen(FrugalScreen):
 
         self._dialog = Dialog(self.look, question, done)
         self.mount(self._dialog)
+
+    def withdraw(self, question: Question) -> None:
+        """Leaves `question` if it is the one that is asked: what it was about has settled itself."""
+        if self._dialog is not None and self._dialog.question is question:
+            self._dialog.leave()

@@ -36,6 +36,10 @@ class Surroundings(Protocol):
     def connected(self) -> bool: ...
 
     @property
+    def starting(self) -> bool:
+        """Whether a new engine was asked for and has not said anything yet."""
+
+    @property
     def session(self) -> str:
         """What a command finds the session by."""
 
@@ -46,6 +50,9 @@ class Surroundings(Protocol):
     def send(self, command: Command) -> None: ...
 
     def ask(self, question: Question, answered: Callable[[str], None]) -> None: ...
+
+    def withdraw(self, question: Question) -> None:
+        """Leaves `question` if it is still asked."""
 
     def later(self, seconds: float, callback: Callable[[], None]) -> object: ...
 
@@ -63,6 +70,8 @@ class WayBack:
         self._sent = False
         #: Engines that were started for it.
         self._engines = 0
+        #: The question whether to wait on, once it was asked.
+        self._asked: Question | None = None
         #: Counts what was sent, so that a timer of something earlier says nothing about this.
         self._attempt = 0
 
@@ -78,7 +87,10 @@ class WayBack:
     def begin(self) -> None:
         state = self._around.state
         self.underway, self._sent, self._engines = True, False, 0
-        if not self._around.connected or state.engine in ("dead", "ended", "failed"):
+        if self._around.starting:  # after an edit, say: the engine to come is brought back
+            self._engines = 1
+            self._wait(OPENING_S)
+        elif not self._around.connected or state.engine in ("dead", "ended", "failed"):
             self._restart()
         elif "running" in state.stages.values():
             self._around.send(Cancel())
@@ -94,11 +106,17 @@ class WayBack:
             if self._engines < _ENGINES:
                 self._restart()
             else:
-                self.underway = False
+                self._end()
         elif isinstance(event, told.FellBack | told.Refused):
-            self.underway = False
+            self._end()
         elif isinstance(event, told.StageEnded) and not self._sent and self._around.state.project is not None:
-            self._restore()
+            if not self._around.starting:  # else it is the last word of the engine before
+                self._restore()
+
+    def _end(self) -> None:
+        self.underway = False
+        if self._asked is not None:
+            self._around.withdraw(self._asked)
 
     def _restore(self) -> None:
         self._sent = True
@@ -120,8 +138,8 @@ class WayBack:
         """The engine has had its time: still nothing means that user code hangs."""
         if self.underway and attempt == self._attempt:
             opening = self._engines > 0 and not self._sent
-            asked = questions.engine_hangs(patience, self._around.session, opening=opening)
-            self._around.ask(asked, lambda choice: self._decided(choice, patience))
+            self._asked = questions.engine_hangs(patience, self._around.session, opening=opening)
+            self._around.ask(self._asked, lambda choice: self._decided(choice, patience))
 
     def _decided(self, choice: str, patience: float) -> None:
         if not self.underway:

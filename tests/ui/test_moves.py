@@ -144,3 +144,22 @@ def test_what_was_planned_before_the_lock_is_what_c_runs_after_it() -> None:
 def test_changed_limits_are_locked_by_c_on_their_page_alone() -> None:
     assert next_move(Situation(ACCEPTED, "criteria", criteria_changed=True)) == "lock"
     assert next_move(Situation(ACCEPTED, "verdict", criteria_changed=True)) == "show measure"
+
+
+@pytest.mark.parametrize("busy", ["starting", "reloading", "falling_back"])
+def test_while_an_engine_is_replaced_or_brought_back_nothing_else_is_asked_of_it(busy: str) -> None:
+    for state in (ACCEPTED, REJECTED):
+        for page in ("project", "trial", "verdict", "measure", "report"):
+            now = Situation(state, page, **{busy: True})  # type: ignore[arg-type]
+            assert not active(now) & {
+                "proceed",
+                "phase",
+                "iteration",
+                "unattended",
+                "extend",
+                "policies",
+                "mend",
+                "reload",
+            }
+            assert next_move(now) is None
+            assert ("fall_back" in active(now)) == (busy != "falling_back")

@@ -106,7 +106,7 @@ class Dialog(Vertical):
 
     def __init__(self, look: Look, question: Question, answered: Answered) -> None:
         super().__init__()
-        self._question = question
+        self.question = question
         self._answered = answered
         self._asked = _Asked(look, question, answered)
         self._entry = _Entry(question.entry, self._submitted) if question.entry is not None else None
@@ -134,10 +134,14 @@ class Dialog(Vertical):
         else:
             await self._entry.take(event)
 
+    def leave(self) -> None:
+        """As esc does."""
+        self._answered(None)
+
     def _submitted(self, text: str) -> None:
         try:
-            if self._question.check is not None:
-                self._question.check(text)
+            if self.question.check is not None:
+                self.question.check(text)
         except ValueError as error:
             self._asked.problem = str(error)
             self._asked.refresh(layout=True)
