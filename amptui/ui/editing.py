@@ -14,6 +14,7 @@ from amptui.text import safe_text
 
 if TYPE_CHECKING:
     from amptui.ui.desk import Desk
+    from amptui.ui.moves import Situation
 
 #: Editors that take `+LINE FILE`; others get the file alone.
 _TAKE_LINE = ("vi", "vim", "nvim", "view", "nano", "emacs", "emacsclient", "micro", "kak", "joe", "ne", "mg", "jed")
@@ -44,16 +45,20 @@ def source_line(state: SessionState, looked_at: str | None = None) -> str | None
 
 def editor_command(where: str, environ: Mapping[str, str] = os.environ) -> list[str]:
     """The command that opens `where` (`file:line`); $VISUAL, else $EDITOR, else vi."""
-    file, _, line = where.rpartition(":")
-    if not file or not line.isdecimal():
-        file, line = where, ""
+    file, line = _place(where)
     words = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or "vi") or ["vi"]
     at = [f"+{line}"] if line and Path(words[0]).name in _TAKE_LINE else []
     return [*words, *at, file]
 
 
+def _place(where: str) -> tuple[str, str]:
+    """File and line of `file:line`; no line where it has none."""
+    file, _, line = where.rpartition(":")
+    return (file, line) if file and line.isdecimal() else (where, "")
+
+
 def edit_source(desk: Desk) -> None:
-    """Opens the line; afterwards says how the change comes into effect."""
+    """Opens the line; afterwards says how a change comes into effect."""
     app = desk.app
     where = source_line(desk.state, desk.looking.line)
     if where is None:
@@ -64,6 +69,7 @@ def edit_source(desk: Desk) -> None:
     except ValueError as error:  # a quote that is not closed
         app.notify(f"$VISUAL or $EDITOR cannot be read ({error}): set EDITOR", severity="error", markup=False)
         return
+    before = _content(where)
     try:
         with app.suspend():
             subprocess.run(command, check=False)  # noqa: S603 - the user's own editor
@@ -71,12 +77,26 @@ def edit_source(desk: Desk) -> None:
         reason = safe_text(error.strerror or error)
         app.notify(f"{safe_text(command[0])} cannot be run ({reason}): set EDITOR", severity="error", markup=False)
         return
-    app.notify(after_edit(can_reload=desk.situation.can_reload), markup=False)
+    if _content(where) != before:
+        app.notify(after_edit(desk.situation), markup=False)
 
 
-def after_edit(*, can_reload: bool) -> str:
+def _content(where: str) -> bytes | None:
+    """What stands in the file of `where`; None where it cannot be read."""
+    file, _ = _place(where)
+    try:
+        return Path(file).read_bytes()
+    except (OSError, ValueError):  # a name that no file can have
+        return None
+
+
+def after_edit(now: Situation) -> str:
     """How a change comes into effect."""
-    loaded = "The engine still has the code that it loaded."
-    if can_reload:
-        return f"{loaded} R loads it anew and replays the failed iteration first."
-    return f"{loaded} A new amptui run judges the change."
+    alive = now.mode == "live" and now.connected and now.state.engine == "ready"
+    loaded = "The engine still has the code that it loaded. " if alive else ""
+    if now.can_reload:
+        first = " and replays the failed iteration first" if now.state.retained else ""
+        return now.keys.say("{loaded}{reload} loads it anew{first}.", loaded=loaded, first=first)
+    if now.mode == "live" and now.can_restart and now.state.busy:
+        return now.keys.say("{loaded}Once nothing runs, {reload} loads it anew.", loaded=loaded)
+    return f"{loaded}A new amptui run judges the change."
