@@ -36,13 +36,23 @@ def newest(home: Path, known: Sequence[str], *, waiting: bool = False) -> Path |
 
     Where nothing was ever opened it is the newest of all. With `waiting` a session whose engine lives comes first.
     """
-    folders = list(dict.fromkeys((*_there(_created(home)), *(home / session for session in reversed(known)))))
     if waiting:
-        for folder in folders:
-            engine = read_engine_file(SessionFolder(folder))
-            if engine is not None and engine.is_alive:
-                return folder
+        for folder in living(home, known):
+            return folder
+    folders = _newest_first(home, known)
     return next((folder for folder in folders if _was_opened(folder)), folders[0] if folders else None)
+
+
+def living(home: Path, known: Sequence[str]) -> Iterator[Path]:
+    """The folders of sessions whose engine lives, the newest first; `known` as for `newest`."""
+    for folder in _newest_first(home, known):
+        engine = read_engine_file(SessionFolder(folder))
+        if engine is not None and engine.is_alive:
+            yield folder
+
+
+def _newest_first(home: Path, known: Sequence[str]) -> list[Path]:
+    return list(dict.fromkeys((*_there(_created(home)), *(home / session for session in reversed(known)))))
 
 
 def _created(home: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from amptui.session.errors import SessionError, SessionNotFound
 from amptui.session.folder import DATABASE_NAME, SessionFolder
 from amptui.session.named_file import named_path
-from amptui.session.newest import newest, remember
+from amptui.session.newest import living, newest, remember
 from amptui.text import safe_text
 
 HOME_VARIABLE = "AMPTUI_HOME"
@@ -70,6 +70,12 @@ def list_sessions(home: Path | None = None) -> tuple[str, ...]:
         return tuple(sorted(entry.name for entry in home.iterdir() if _is_session(entry)))
     except OSError:
         return ()
+
+
+def living_sessions() -> tuple[SessionFolder, ...]:
+    """The sessions whose engine lives, the newest first. Raises SessionError as `sessions_home` does."""
+    home = sessions_home()
+    return tuple(map(SessionFolder, living(home, list_sessions(home))))
 
 
 def find_session(text: str, home: Path | None = None, *, waiting: bool = False) -> SessionFolder:

@@ -33,6 +33,7 @@ from amptui.session.errors import SessionError
 from amptui.session.folder import SessionFolder
 from amptui.session.launch import LaunchError, launch
 from amptui.session.process_handle import ProcessHandle
+from amptui.session.ways_in import ways_in
 from amptui.text import safe_text
 
 __all__ = ["Detached", "EngineDeath", "EngineProcess", "EngineUnavailable"]
@@ -153,7 +154,8 @@ class EngineProcess:
         except (ChannelError, ProtocolError) as error:
             raise EngineUnavailable(f"the engine (process {self.pid}) hung up: {error}") from error
         if isinstance(greeting, Turned):
-            raise EngineUnavailable(f"the engine (process {self.pid}) turned this client away: {greeting.why}")
+            turned = f"the engine (process {self.pid}) turned this client away: {greeting.why}"
+            raise EngineUnavailable(f"{turned}. {ways_in(self.folder)}")
         if not isinstance(greeting, Hello):
             raise EngineUnavailable(f"the engine (process {self.pid}) lives but does not answer; it may hang")
         self.history = greeting.history

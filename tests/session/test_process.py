@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from amptui.session.engine_file import processes_of, read_engine_file
 from amptui.session.folder import SessionFolder
 from amptui.session.history import history
 from amptui.session.lock import lock_holder
+from amptui.session.paths import create_session
 from amptui.session.process import Detached, EngineDeath, EngineProcess, EngineUnavailable
 from amptui.session.store import Store
 from tests.session import engines
@@ -354,6 +356,18 @@ class TestClients:
 
         run(engine, "print('undisturbed')")
         assert receive(engine, OutputCaptured).text == "undisturbed\n"
+
+    def test_that_come_second_are_told_how_to_take_over_and_which_other_engines_live(
+        self, engine: EngineProcess, folder: SessionFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("AMPTUI_HOME", str(tmp_path / "home"))
+        over = re.escape(f"amptui attach --take-over {folder.path}")
+        with pytest.raises(EngineUnavailable, match=f"{over}$"):
+            EngineProcess.attach(folder)
+        ended, other = create_session("ended"), create_session("other")
+        with engines.start(other), pytest.raises(EngineUnavailable, match=f"amptui attach {other.session_id}") as why:
+            EngineProcess.attach(folder)
+        assert ended.session_id not in str(why.value)
 
     def test_that_take_over_put_the_first_one_out(self, engine: EngineProcess, folder: SessionFolder) -> None:
         second = EngineProcess.attach(folder, take_over=True)
