@@ -15,7 +15,7 @@ from textual.screen import Screen as TextualScreen
 from amptui.ui.frame import first_frame
 from amptui.ui.in_order import InOrder
 from amptui.ui.key_names import KeyNames
-from amptui.ui.keys import KEYS, Key, keymap, textual_bindings
+from amptui.ui.keys import KEYS, Key, keymap, shown, textual_bindings
 from amptui.ui.main_screen import LAYOUT, MainScreen
 from amptui.ui.notices import Noticing
 from amptui.ui.start import Start
@@ -121,4 +121,4 @@ class AmptuiApp(Noticing, InOrder):
         commands: list[Key] = [key for key in self.start.keys if key.id in ids and key.id != "command_palette"]
         for key in commands:
             action = f"press('{key.id}')"
-            yield SystemCommand(key.help, f"key {key.keys[0]}", lambda action=action: self.run_action(action))
+            yield SystemCommand(key.help, f"key {shown(key.keys[0])}", lambda action=action: self.run_action(action))

@@ -165,6 +165,20 @@ _NEVER_ARRIVE = {
     "ctrl+enter": "enter",
     "shift+enter": "enter",
 }
+_NAMED = frozenset(
+    {
+        "enter",
+        "tab",
+        "space",
+        "backspace",
+        "escape",
+        "insert",
+        "delete",
+        "home",
+        "end",
+        *(f"f{n}" for n in range(1, 25)),
+    }
+)
 #: The framework's name for each key as people write it.
 _SPELLED = {name: key for key, name in _NAMES.items()}
 
@@ -178,7 +192,30 @@ def _parsed(identity: str, text: str) -> tuple[str, ...]:
             raise ValueError(
                 f"“{name}” for “{identity}” would not work: terminals send it as {_NEVER_ARRIVE[name]}, or not at all."
             )
-    return tuple(_SPELLED.get(name, name) for name in names)
+        if not _is_key(name):
+            raise ValueError(f"“{name}” for “{identity}” is no key's name. {_meant(name)}")
+    return tuple(dict.fromkeys(_SPELLED.get(name, name) for name in names))
+
+
+def _is_key(name: str) -> bool:
+    """Whether the framework knows `name`: a character, a named key, or one of them with ctrl, alt or shift."""
+    if len(name) == 1:
+        return name.isprintable()
+    *modifiers, base = name.split("+")
+    if any(modifier not in ("ctrl", "alt", "shift") for modifier in modifiers):
+        return False
+    if base in _NAMED or base in _NAMES or name in _SPELLED:
+        return True
+    character = len(base) == 1 and base.isprintable() and base == base.lower()
+    return character and bool(modifiers) and "shift" not in modifiers
+
+
+def _meant(name: str) -> str:
+    *modifiers, base = name.split("+")
+    for likely in (name.lower(), base.upper() if modifiers == ["shift"] else ""):
+        if likely and _is_key(likely):
+            return f"Write “{likely}”."
+    return "Keys are written as “s”, “S”, “ctrl+r”, “f5” or “space”."
 
 
 #: The footer's order of what a key does just now.

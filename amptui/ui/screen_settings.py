@@ -6,7 +6,7 @@ ascii: false
 mouse: true
 paints: 4             # a second, at most
 keys:
-  phase: S
+  phase: P
   copy: y, ctrl+y
 """
 
@@ -47,11 +47,11 @@ class ScreenSettings:
         unknown = [identity for identity in self.keys if identity not in _known_keys()] if self.keys else []
         if unknown:
             raise SpecError("settings", f"there is no key binding “{unknown[0]}”", "amptui's README lists them")
-        try:
-            for screen in _screens() if self.keys else ():
+        for which, screen in _screens().items() if self.keys else ():
+            try:
                 rebind_own(screen, self.keys)
-        except ValueError as error:
-            raise SpecError("settings", str(error)) from error
+            except ValueError as error:
+                raise SpecError("settings", f"{error}{which}") from error
 
     def overridden_by(self, other: ScreenSettings) -> ScreenSettings:
         given = {f.name: getattr(other, f.name) for f in fields(other) if getattr(other, f.name) is not None}
@@ -62,15 +62,15 @@ class ScreenSettings:
         return rebind_own(KEYS, self.keys)
 
 
-def _screens() -> tuple[Sequence[Key], ...]:
-    """The keys of every screen."""
+def _screens() -> Mapping[str, Sequence[Key]]:
+    """The keys of every screen, by what an error adds to say which."""
     from amptui.ui.inspect.keys import INSPECT_KEYS  # noqa: PLC0415 - most people bind no key otherwise
 
-    return KEYS, INSPECT_KEYS
+    return {"": KEYS, " (on the screen of amptui inspect)": INSPECT_KEYS}
 
 
 def _known_keys() -> list[str]:
-    return list(dict.fromkeys(key.id for screen in _screens() for key in screen))
+    return list(dict.fromkeys(key.id for screen in _screens().values() for key in screen))
 
 
 def config_path() -> Path:

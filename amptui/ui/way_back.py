@@ -109,9 +109,13 @@ class WayBack:
                 self._end()
         elif isinstance(event, told.FellBack | told.Refused):
             self._end()
-        elif isinstance(event, told.StageEnded) and not self._sent and self._around.state.project is not None:
-            if not self._around.starting:  # else it is the last word of the engine before
-                self._restore()
+        elif isinstance(event, told.StageEnded) and not self._sent and self._opened:
+            self._restore()
+
+    @property
+    def _opened(self) -> bool:
+        """Whether the engine has the project open; what is told before it starts is the last word of the one before."""
+        return self._around.state.project is not None and not self._around.starting
 
     def _end(self) -> None:
         self.underway = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from amptui.ui.inspect.keys import INSPECT_KEYS
 from amptui.ui.keys import KEYS, footer, help_lines, keymap, markdown, rebind, shown, textual_bindings
 from amptui.ui.raster.glyphs import ASCII
 from amptui.ui.raster.line import plain, width_of
@@ -59,11 +60,26 @@ def test_rebinding_changes_one_key_and_everything_made_from_it() -> None:
         ({"phase": " , "}, "has no key"),
         ({"phase": "ctrl+m"}, "terminals send it as enter"),
         ({"phase": "n"}, "bound to both “phase” and “iteration”"),
+        ({"phase": "F5"}, "Write “f5”"),
+        ({"phase": "Space"}, "Write “space”"),
+        ({"phase": "shift+s"}, "Write “S”"),
+        ({"phase": "ctrl+S"}, "Write “ctrl\\+s”"),
+        ({"phase": "ctrl+"}, "is no key's name"),
+        ({"phase": "foo"}, "Keys are written as"),
     ],
 )
 def test_a_binding_that_cannot_work_is_refused_with_the_reason(wanted: dict[str, str], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         rebind(KEYS, wanted)
+
+
+def test_every_declared_key_could_be_written_and_one_that_is_named_twice_is_one() -> None:
+    for key in (*KEYS, *INSPECT_KEYS):
+        for name in key.keys:
+            if name not in {other for one in (*KEYS, *INSPECT_KEYS) if one is not key for other in one.keys}:
+                assert rebind([key], {key.id: name})[0].keys == (name,)
+                assert rebind([key], {key.id: shown(name)})[0].keys == (name,)
+    assert rebind(KEYS, {"phase": "P, P"})[0].keys == ("P",)
 
 
 def test_the_footer_keeps_the_way_out_and_the_order_where_room_is_short() -> None:

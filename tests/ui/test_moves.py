@@ -151,15 +151,7 @@ def test_while_an_engine_is_replaced_or_brought_back_nothing_else_is_asked_of_it
     for state in (ACCEPTED, REJECTED):
         for page in ("project", "trial", "verdict", "measure", "report"):
             now = Situation(state, page, **{busy: True})  # type: ignore[arg-type]
-            assert not active(now) & {
-                "proceed",
-                "phase",
-                "iteration",
-                "unattended",
-                "extend",
-                "policies",
-                "mend",
-                "reload",
-            }
+            begins = {"proceed", "phase", "iteration", "unattended", "extend", "policies", "mend", "reload"}
+            assert not active(now) & begins
             assert next_move(now) is None
             assert ("fall_back" in active(now)) == (busy != "falling_back")

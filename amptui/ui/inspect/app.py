@@ -33,7 +33,7 @@ from amptui.ui.inspect.screen import LAYOUT, InspectScreen
 from amptui.ui.inspect.tree_pane import TreePane
 from amptui.ui.inspect.words import short_names
 from amptui.ui.key_names import KeyNames
-from amptui.ui.keys import Key, footer, keymap, textual_bindings
+from amptui.ui.keys import Key, footer, keymap, shown, textual_bindings
 from amptui.ui.notices import Noticing
 from amptui.ui.paint import PaintClock
 from amptui.ui.terminal import TerminalGuard
@@ -338,7 +338,8 @@ class InspectApp(Noticing, InOrder):
         for key in self.start.keys:
             if key.id in ids and key.id != "command_palette":
                 action = key.id
-                yield SystemCommand(key.help, f"key {key.keys[0]}", lambda action=action: self.run_action(action))
+                name = f"key {shown(key.keys[0])}"
+                yield SystemCommand(key.help, name, lambda action=action: self.run_action(action))
 
 
 def _is_findings(pane: object) -> bool:
