@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -11,6 +10,7 @@ from amptui.engine.inbox import Inbox
 from amptui.engine.iteration import Choice, GuardedRun, Phase
 from amptui.engine.layer_figures import before_clipping, layer_figures
 from amptui.engine.live import LiveProject
+from amptui.engine.until import reached
 from amptui.protocol.commands import (
     Advance,
     Answer,
@@ -100,9 +100,11 @@ class Attended:
         if self.pace == "iteration":
             self._measure_after(record)
             self._wait(record.step, "after this iteration")
-        elif self.pace == "run" and self.until is not None and self._holds(self.until, record):
-            self._measure_after(record)
-            self._wait(record.step, f"until {self.until.name}")
+        elif self.pace == "run" and self.until is not None:
+            why = reached(self.until, record, self.without_update)
+            if why is not None:
+                self._measure_after(record)
+                self._wait(record.step, why)
 
     def _measure_after(self, record: IterationRecord) -> None:
         """The layers of those updates of the iteration that has just ended that nobody was known to look at before."""
@@ -171,22 +173,3 @@ class Attended:
             self.pace, self.until, self.waits = "run", command.until, command.attended
         elif isinstance(command, Answer):
             self.waits = True
-
-    def _holds(self, condition: Condition, record: IterationRecord) -> bool:
-        value = condition.value
-        updates = record.updates
-        if condition.name == "skip":
-            return any(u.skipped or u.withheld for u in updates)
-        if condition.name == "scale_drop":
-            return record.scale_after < record.scale_before
-        if condition.name == "nonfinite":
-            return any(u.outcome not in ("ok", "no_gradient") for u in updates)
-        if value is None:
-            return False
-        if condition.name == "norm":
-            return any(not math.isfinite(u.norm) or u.norm > value for u in updates)
-        if condition.name == "loss":
-            return any(not math.isfinite(u.loss) or u.loss > value for u in updates)
-        if condition.name == "step":
-            return record.step >= value
-        return self.without_update >= value
