@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from amptui.findings.words import listed, micro_batches, scale_text
 from amptui.protocol.events import GuardTripped, PhaseDone
 from amptui.protocol.facts import IterationRecord, PhaseName, UpdateRecord
-from amptui.session.state import TrialState
+from amptui.session.state import SessionState, TrialState
 from amptui.ui.raster.glyphs import UNICODE, Glyphs
 from amptui.ui.raster.line import Role
 from amptui.ui.raster.numbers import number
@@ -35,15 +35,23 @@ def iteration_text(shown: Shown, glyphs: Glyphs = UNICODE) -> TextValue:
     trial = shown.view.state.trial
     if trial is None:
         return TextValue(title="this iteration", paragraphs=_how_to_start(shown))
+    clips = _clips(shown.view.state)
     if shown.situation.trip_waits:
-        return _tripped(trial.trips[-1], trial, glyphs)
+        return _tripped(trial.trips[-1], trial, clips, glyphs)
     stepped = trial.phases
     last = trial.run.last
     if stepped and (last is None or stepped[-1].step > last.step):
-        return _stepped(stepped, glyphs)
+        return _stepped(stepped, clips, glyphs)
     if last is None:
         return TextValue(title="this iteration", paragraphs=[paragraph("The cases come first.", "dim")])
-    return _whole(last, glyphs)
+    return _whole(last, clips, glyphs)
+
+
+def _clips(state: SessionState) -> Mapping[str, str]:
+    """By update that clips its gradients, what is to be said where that left the norm alone."""
+    updates = state.project.updates if state.project is not None else ()
+    by_value = {one.name: "by value" for one in updates if one.clip_value is not None}
+    return by_value | {one.name: "not needed" for one in updates if one.clip_norm is not None}
 
 
 def _how_to_start(shown: Shown) -> list[Paragraph | None]:
@@ -55,9 +63,9 @@ def _how_to_start(shown: Shown) -> list[Paragraph | None]:
     ]
 
 
-def _tripped(tripped: GuardTripped, trial: TrialState, glyphs: Glyphs) -> TextValue:
+def _tripped(tripped: GuardTripped, trial: TrialState, clips: Mapping[str, str], glyphs: Glyphs) -> TextValue:
     record = tripped.record
-    paragraphs: list[Paragraph | None] = [Paragraph(_spaced(_phases_of(record, glyphs, named=False)))]
+    paragraphs: list[Paragraph | None] = [Paragraph(_spaced(_phases_of(record, clips, glyphs, named=False)))]
     role: Role = "warn" if record.skipped else "bad"
     mark = glyphs.skipped if record.skipped else glyphs.withheld
     paragraphs.append(paragraph(tripped.words, "text", lead=f"{mark} ", lead_role=role))
@@ -72,10 +80,10 @@ def _of(record: UpdateRecord) -> str:
     return f" · {record.update}" if record.update != "main" else ""
 
 
-def _whole(record: IterationRecord, glyphs: Glyphs) -> TextValue:
+def _whole(record: IterationRecord, clips: Mapping[str, str], glyphs: Glyphs) -> TextValue:
     paragraphs: list[Paragraph | None] = []
     for update in record.updates:
-        pieces = _phases_of(update, glyphs)
+        pieces = _phases_of(update, clips, glyphs)
         if len(record.updates) > 1:
             pieces = [(f"{update.update}:", "strong"), *pieces]
         paragraphs.append(Paragraph(_spaced(pieces)))
@@ -93,7 +101,7 @@ def _scale_piece(record: IterationRecord, glyphs: Glyphs) -> Piece:
     return f"{glyphs.ok} update_scale {changed}", "text" if before == after else "warn"
 
 
-def _phases_of(record: UpdateRecord, glyphs: Glyphs, *, named: bool = True) -> list[Piece]:
+def _phases_of(record: UpdateRecord, clips: Mapping[str, str], glyphs: Glyphs, *, named: bool = True) -> list[Piece]:
     """The phases of one update as its record tells them; those after the last check did not run where one failed.
 
     `named`: whether the bad layers are named, as where no sentence below does.
@@ -115,10 +123,16 @@ def _phases_of(record: UpdateRecord, glyphs: Glyphs, *, named: bool = True) -> l
         kind = "skipped" if record.skipped else "withheld"
         mark = glyphs.skipped if record.skipped else glyphs.withheld
         return [*pieces, (f"{mark} step {kind}", "warn" if record.skipped else "bad")]
-    clip = f"×{number(record.clipped_to)}" if record.clipped_to < 1.0 else "not needed"
-    pieces.append(_done("clip", clip, glyphs))
+    pieces.append(_clip(record.clipped_to, clips.get(record.update), glyphs))
     pieces.append(_done("step", "applied", glyphs))
     return pieces
+
+
+def _clip(factor: float, otherwise: str | None, glyphs: Glyphs) -> Piece:
+    """By how much the norm was clipped; `otherwise`: what is said where it was not, None where nothing clips."""
+    if otherwise is None:
+        return f"{glyphs.absent} no clipping", "dim"
+    return _done("clip", f"×{number(factor)}" if factor < 1.0 else otherwise, glyphs)
 
 
 def _check_grads(record: UpdateRecord, glyphs: Glyphs, *, named: bool) -> Piece:
@@ -150,7 +164,7 @@ def _spaced(pieces: Sequence[Piece]) -> list[Piece]:
     return spaced[:-1]
 
 
-def _stepped(phases: Sequence[PhaseDone], glyphs: Glyphs) -> TextValue:
+def _stepped(phases: Sequence[PhaseDone], clips: Mapping[str, str], glyphs: Glyphs) -> TextValue:
     """The phases done so far, the newest marked, then those to come."""
     newest = phases[-1]
     of_update = [phase for phase in phases if phase.update in (newest.update, None)]
@@ -159,7 +173,7 @@ def _stepped(phases: Sequence[PhaseDone], glyphs: Glyphs) -> TextValue:
     if earlier:
         paragraphs.append(paragraph(f"{', '.join(str(name) for name in earlier)}: done", "dim", lead=f"{glyphs.ok} "))
     latest = {phase.phase: phase for phase in of_update}
-    pieces = [_stepped_piece(phase, glyphs, newest=phase is newest) for phase in latest.values()]
+    pieces = [_stepped_piece(phase, clips, glyphs, newest=phase is newest) for phase in latest.values()]
     if newest.phase in _OF_UPDATE:
         pieces += [(f"{glyphs.absent} {name}", "dim") for name in _OF_UPDATE if name not in latest]
         pieces += [(f"{glyphs.absent} update_scale", "dim")]
@@ -171,7 +185,10 @@ def _stepped(phases: Sequence[PhaseDone], glyphs: Glyphs) -> TextValue:
     return TextValue(title=f"iteration {newest.step:,}{name}, after {newest.phase}{micro}", paragraphs=paragraphs)
 
 
-def _stepped_piece(phase: PhaseDone, glyphs: Glyphs, *, newest: bool) -> Piece:
+def _stepped_piece(phase: PhaseDone, clips: Mapping[str, str], glyphs: Glyphs, *, newest: bool) -> Piece:
+    if phase.phase == "clip":
+        text, role = _clip(phase.values.get("factor", 1.0), clips.get(phase.update or ""), glyphs)
+        return text, "accent" if newest else role
     bad = any(not math.isfinite(value) for value in phase.values.values())
     value = _phase_value(phase.phase, phase.values)
     text, role = _done(phase.phase, value, glyphs, bad=bad)
@@ -186,8 +203,6 @@ def _phase_value(phase: PhaseName, values: Mapping[str, float]) -> str:
         return f"×{scale_text(values['scale'])}" if values["scale"] != 1.0 else ""
     if phase == "check_grads" and "norm" in values:
         return f"norm {number(values['norm'])}"
-    if phase == "clip" and "factor" in values:
-        return f"×{number(values['factor'])}" if values["factor"] < 1.0 else "not needed"
     if phase == "update_scale" and "scale" in values:
         return scale_text(values["scale"])
     if phase == "scheduler" and "learning_rate" in values:

@@ -61,6 +61,31 @@ def test_a_held_iteration_says_where_and_that_nothing_was_written() -> None:
     assert "✓ clip" not in text
 
 
+def clipping(**limits: float | None) -> Told:
+    """The project opened, with other limits for the gradients of its update."""
+    return tuple(
+        replace(event, updates=tuple(replace(update, **limits) for update in event.updates))  # type: ignore[arg-type]
+        if isinstance(event, told.ProjectOpened)
+        else event
+        for event in opened()
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"clip_norm": 1.5, "clip_value": None}, "✓ clip not needed"),
+        ({"clip_norm": None, "clip_value": 0.5}, "✓ clip by value"),
+        ({"clip_norm": None, "clip_value": None}, "· no clipping"),
+    ],
+)
+def test_clipping_that_is_not_there_is_not_called_unneeded(limits: dict[str, float | None], said: str) -> None:
+    for events in ((iteration(7),), (phase("check_grads", norm=1.0), phase("clip", factor=1.0))):
+        view = SessionView()
+        view.take_all((*clipping(**limits), *locked(), *trial_started(), *events))
+        assert said in words(iteration_text(Shown(view, Situation(view.state, "trial"), "main")))
+
+
 def of(outcome: Any, **facts: Any) -> str:
     """The pane's words for an iteration without a trip's sentence below it, whose update ended so."""
     event = iteration(7, outcome)
