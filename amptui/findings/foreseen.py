@@ -270,7 +270,8 @@ def _scale_words(forecast: DtypeForecast, scaler: ScaleCourse | None, skipped: i
     course = f"the trial started at {scale_text(scaler.initial)}" + (
         f" and came down to {scale_text(scaler.lowest)}" if fell else " and never came down"
     )
-    return (f"{foreseen}; {course} with {counted(skipped, 'skipped update')}",)
+    skips = f"{' ' if fell else ', '}with {counted(skipped, 'skipped update')}" if skipped else ""
+    return (f"{foreseen}; {course}{skips}",)
 
 
 def place_name(module: str) -> str:

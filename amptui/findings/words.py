@@ -38,6 +38,15 @@ def counted(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
+#: Operations whose names read as words of a sentence.
+_ALSO_WORDS = ("to", "where")
+
+
+def op_words(op: str) -> str:
+    """An operation in a sentence: "addmm"; "to()", which is no preposition."""
+    return f"{op}()" if op in _ALSO_WORDS else op
+
+
 def listed(names: Sequence[str], most: int = 3) -> str:
     """ "a", "a and b", "a, b, c and 4 more"; foreign names are made safe to show."""
     shown = [safe_text(name, 80) for name in names[:most]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from amptui.findings.finding import Finding, Kind
+from amptui.findings.words import op_words
 
 #: The largest finite value and the decimal digits of each half type.
 _LARGEST = {"float16": "65,504", "bfloat16": "3.4e38"}
@@ -45,5 +46,6 @@ def cause(finding: Finding, dtype: str, *, smaller_scale_fits: bool = False) -> 
 
 def _where(finding: Finding) -> str:
     if finding.op is not None:
-        return f": {finding.op} in {finding.module}" if finding.module else f": {finding.op}"
+        op = op_words(finding.op)
+        return f": {op} in {finding.module}" if finding.module else f": {op}"
     return f": in {finding.module}" if finding.module else ""

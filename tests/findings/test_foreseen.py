@@ -266,6 +266,14 @@ class TestAfterwards:
             "a first scale of 2^14 was foreseen; the trial started at 2^16 and came down to 2^14 with 2 skipped updates"
         )
 
+    def test_a_scale_that_stayed_skipped_nothing_that_would_have_to_be_counted(self) -> None:
+        forecast, course = DtypeForecast(dtype="float16", initial_scale=2.0**14), ScaleCourse(2.0**16, 2.0**16, 2.0**16)
+        stayed = "a first scale of 2^14 was foreseen; the trial started at 2^16 and never came down"
+
+        for skipped, words in ((0, stayed), (2, f"{stayed}, with 2 skipped updates")):
+            counts = (replace(self.COUNTS[0], skipped=skipped),)
+            assert compare(forecast, [], counts, course).words[1] == words
+
     def test_without_a_scaler_nothing_is_said_of_scales(self) -> None:
         said = compare(DtypeForecast(dtype="bfloat16", initial_scale=1.0), [], self.COUNTS, None)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from amptui.findings.words import UNTOUCHED, counted, listed, percent, plain_value, scale_text, trip_words
+from amptui.findings.words import UNTOUCHED, counted, listed, op_words, percent, plain_value, scale_text, trip_words
 from tests.findings.trials import INF, NAN
 
 
@@ -106,3 +106,7 @@ def test_a_held_update_is_told_with_what_the_guard_did(asked, text):
     words = trip_words(outcome, bad, **more)
     assert words.startswith(text)
     assert words.endswith(UNTOUCHED)
+
+
+def test_an_operation_called_like_a_preposition_is_told_from_one():
+    assert [op_words(op) for op in ("addmm", "to", "where")] == ["addmm", "to()", "where()"]

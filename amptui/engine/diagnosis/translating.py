@@ -13,6 +13,7 @@ from amptui.engine.tracing.origin import Link, Origin
 from amptui.engine.tracing.values import TensorFacts
 from amptui.findings.finding import Finding, Kind, Stage
 from amptui.findings.raised import MET_BY_A_CHECK, kind_of_error
+from amptui.findings.words import op_words
 from amptui.text import safe_text
 
 #: Origins of one failure that are told; the first is the cause, more are other causes.
@@ -88,7 +89,9 @@ def evidence_of(origin: Origin, setting: Setting) -> tuple[str, ...]:
     if origin.root is not None:
         root = origin.root
         where = f" in {root.module}" if root.module else ""
-        facts.append(f"it begins at {root.op or root.tensor}{where}{_at(root.line)}: {_how(root)}")
+        facts.append(
+            f"it begins at {op_words(root.op) if root.op else root.tensor}{where}{_at(root.line)}: {_how(root)}"
+        )
     if origin.is_source:
         facts.append(f"{origin.tensor} is not finite ({' and '.join(origin.kinds)}) before anything is computed")
     else:
@@ -115,7 +118,7 @@ def evidence_of(origin: Origin, setting: Setting) -> tuple[str, ...]:
 def _called(origin: Origin) -> str:
     """The op by the name that the user's code calls it by, where that is another one."""
     api = (origin.api or "").strip("_")
-    return f"{api} ({origin.op})" if api and api != origin.op.strip("_") else origin.op
+    return f"{api} ({origin.op})" if api and api != origin.op.strip("_") else op_words(origin.op)
 
 
 def _telling(origin: Origin) -> list[TensorFacts]:
@@ -167,7 +170,7 @@ def _without_comment(source: str) -> str:
 
 def _station(link: Link) -> str:
     place = f" in {link.module}" if link.module else ""
-    return f"{link.op}{place}{_at(link.line)}"
+    return f"{op_words(link.op)}{place}{_at(link.line)}"
 
 
 def facts_of(origin: Origin, regions: tuple[str, ...] = ()) -> dict[str, object]:

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 
 from amptui.findings.finding import Finding
 from amptui.findings.telling import most_telling
-from amptui.findings.words import counted, listed, scale_text
+from amptui.findings.words import counted, listed, op_words, scale_text
 from amptui.project import Policy
 from amptui.report.figures import figure, name, place, words
 from amptui.report.page import LABEL, Mark, Page, cells
@@ -94,7 +94,7 @@ def _tell_finding(page: Page, finding: Finding, failure: KnownFailure, policy: P
     facts = finding.facts
     steps = []
     if facts.get("root_op"):
-        root = " ".join(filter(None, (name(facts["root_op"]), _in(facts.get("root_module")), _at(facts))))
+        root = " ".join(filter(None, (op_words(name(facts["root_op"])), _in(facts.get("root_module")), _at(facts))))
         steps.append(f"it begins with {root}")
     telling, more = most_telling(finding.evidence)
     steps += [words(fact) for fact in telling]

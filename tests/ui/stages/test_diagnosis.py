@@ -253,3 +253,7 @@ def test_foreign_text_is_made_safe() -> None:
     text = text_of(view_of(*RUNNING, hostile, trip(1), PAUSED))
     assert "\x1b" not in text
     assert "\x9b" not in text
+
+
+def test_a_cast_reads_as_an_operation_in_the_cause() -> None:
+    assert cause(replace(FINDING, op="to", module="head"), "float16").endswith("turned into infinity: to() in head.")
