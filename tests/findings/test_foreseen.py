@@ -267,7 +267,8 @@ class TestAfterwards:
         )
 
     def test_a_scale_that_stayed_skipped_nothing_that_would_have_to_be_counted(self) -> None:
-        forecast, course = DtypeForecast(dtype="float16", initial_scale=2.0**14), ScaleCourse(2.0**16, 2.0**16, 2.0**16)
+        forecast = DtypeForecast(dtype="float16", initial_scale=2.0**14)
+        course = ScaleCourse(initial=2.0**16, final=2.0**16, lowest=2.0**16)
         stayed = "a first scale of 2^14 was foreseen; the trial started at 2^16 and never came down"
 
         for skipped, words in ((0, stayed), (2, f"{stayed}, with 2 skipped updates")):

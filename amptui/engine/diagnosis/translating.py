@@ -89,9 +89,8 @@ def evidence_of(origin: Origin, setting: Setting) -> tuple[str, ...]:
     if origin.root is not None:
         root = origin.root
         where = f" in {root.module}" if root.module else ""
-        facts.append(
-            f"it begins at {op_words(root.op) if root.op else root.tensor}{where}{_at(root.line)}: {_how(root)}"
-        )
+        what = op_words(root.op) if root.op else root.tensor
+        facts.append(f"it begins at {what}{where}{_at(root.line)}: {_how(root)}")
     if origin.is_source:
         facts.append(f"{origin.tensor} is not finite ({' and '.join(origin.kinds)}) before anything is computed")
     else:
