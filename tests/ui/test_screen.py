@@ -398,6 +398,15 @@ def test_rebound_keys_work_and_are_what_help_shows() -> None:
     on_screen(PAUSED, script, keys=rebind(KEYS, {"phase": "P"}))
 
 
+def test_the_key_that_asks_confirms_whatever_it_is_bound_to() -> None:
+    async def script(app: AmptuiApp, room: RecordedRoom, pilot: Pilot[int]) -> None:
+        await seen(app, pilot, "q falls back")
+        await pressed(pilot, "q", "q")
+        assert room.sent == [Cancel()]
+
+    on_screen(PAUSED, script, keys=rebind(KEYS, {"fall_back": "q", "back": "escape"}))
+
+
 def test_the_first_screen_is_light() -> None:
     async def script(app: AmptuiApp, _room: RecordedRoom, _pilot: Pilot[int]) -> None:
         assert len(app.screen.query(Widget)) <= 40

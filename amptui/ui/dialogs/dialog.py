@@ -53,15 +53,14 @@ class _Asked(LineWidget):
         return (top, *prose([*words, *problem, *options], width, glyphs=glyphs))
 
     def take(self, event: events.Key) -> None:
-        if event.key in ("escape", "q"):
-            self._answered(None)
-            return
         chosen = next((option for option in self.question.options if event.key in (option.key, option.value)), None)
         if event.key == "enter" and self.question.enter:
             chosen = self.question.options[0]
         chosen = chosen or next((o for o in self.question.options if event.character == o.key), None)
         if chosen is not None:
             self._answered(chosen.value)
+        elif event.key in ("escape", "q"):
+            self._answered(None)
 
 
 class _Entry(Input):
