@@ -9,7 +9,7 @@ from amptui.protocol.events import CaseReplayed, StageName, VerdictReached
 from amptui.session.state import SessionState, TrialState
 from amptui.ui import guidance_beyond as beyond
 from amptui.ui.advice import ROLES, Guidance, fitting
-from amptui.ui.frame import STARTING
+from amptui.ui.guidance_engine import as_sentence, without_engine
 from amptui.ui.key_names import KeyNames
 from amptui.ui.known_failures import known_failures
 from amptui.ui.moves import Situation, active, next_move, next_stage
@@ -62,32 +62,11 @@ def _said(now: Situation) -> Guidance:
     state = now.state
     if now.mode == "recorded":
         return _recorded(now)
-    if now.falling_back:
-        return Guidance(_falling_back(now), "")
-    if now.reloading:
-        return Guidance(_reloading(now), "")
-    if now.starting:
-        return Guidance(STARTING, "")
-    if state.engine == "dead" and state.death is not None:
-        return Guidance(
-            state.death.words,
-            _after_death(now),
-            "bad",
-        )
-    if state.engine == "failed" and state.failure is not None:
-        whose = "The project's code ended the engine" if state.failure.hint else "The engine met an error of its own"
-        return Guidance(f"{whose}: {state.failure.message}", _after_death(now), "bad")
-    if state.engine == "ended" or not now.connected:
-        press = (
-            "{new_engine} starts a new one, {back} leaves."
-            if now.can_restart
-            else "{stage_7} shows the files, {back} leaves."
-        )
-        return Guidance(f"The engine has ended ({state.goodbye or 'left'}).", now.keys.say(press), "warn")
-    if state.engine == "starting":
-        return Guidance(STARTING, "")
+    gone = without_engine(now)
+    if gone is not None:
+        return gone
     if state.obstacle is not None:
-        hint = state.obstacle.hint or "Correct it and run amptui again."
+        hint = as_sentence(state.obstacle.hint or "correct it and run amptui again")
         press = "{hint} {reload} loads it again, {back} leaves." if now.can_reload else "{hint} {back} leaves."
         return Guidance(f"Cannot go on: {state.obstacle.message}", now.keys.say(press, hint=hint), "bad")
     if now.running:
@@ -96,31 +75,6 @@ def _said(now: Situation) -> Guidance:
         hint = f" ({state.refusal.hint})" if state.refusal.hint else ""
         return Guidance(f"Not done: {state.refusal.message}{hint}", _at_rest(now).press, "warn")
     return _at_rest(now)
-
-
-_NEW_ENGINE = "A new engine is starting: it imports torch and then your project"
-
-
-def _falling_back(now: Situation) -> str:
-    """What runs on the way back, and what follows."""
-    if now.starting:
-        return f"{_NEW_ENGINE}. Then the FP32 checkpoint is restored and compared."
-    if now.state.stages.get("project") == "running":
-        return "The new engine loads your project. Then the FP32 checkpoint is restored and compared."
-    if now.running:
-        return "Falling back: what runs ends at its next safe point, then the checkpoint is restored."
-    return "Falling back: the FP32 checkpoint is restored and compared."
-
-
-def _reloading(now: Situation) -> str:
-    """What runs after an edit, and what follows: a failed iteration only where one was kept."""
-    if now.state.aside:
-        return "The project is loaded with its source as it is now. The failed iteration runs once more."
-    kept = bool(now.state.retained)
-    follows = "Then the failed iteration runs once more." if kept else "No failed iteration was kept to run again."
-    if now.starting:
-        return f"{_NEW_ENGINE}, with its source as it is now. {follows}"
-    return f"Loading the project again with its source as it is now. {follows}"
 
 
 def _at_rest(now: Situation) -> Guidance:
@@ -146,21 +100,6 @@ def _recorded(now: Situation) -> Guidance:
     if now.page == "report":
         return beyond.at_report(now)
     return Guidance("A recorded session: everything can be looked at, nothing runs.", now.keys.say(_RECORDED))
-
-
-def _after_death(now: Situation) -> str:
-    say = now.keys.say
-    if not now.can_restart:
-        return say("{output} shows its last output, {stage_7} how to get the checkpoint as a file, {back} leaves.")
-    if now.page == "report":
-        return say(
-            "{proceed} writes the report of what was recorded. {new_engine}: new engine. {output}: its last output."
-        )
-    if now.state.checkpoints:
-        return say(
-            "{fall_back}: new engine and back to the checkpoint. {new_engine}: new engine. {output}: its last output."
-        )
-    return say("{new_engine} starts a new engine, {output} shows its last output, {back} leaves.")
 
 
 def _replayed(event: CaseReplayed, keys: KeyNames) -> Guidance:

@@ -308,3 +308,15 @@ def test_advice_for_a_region_that_no_replay_named_says_when_m_becomes_possible()
     named = replace(diagnosed, findings=(replace(finding, facts={"fp32_regions": ["conv"]}),))
     now = Situation(after(*STEPPED[:-8], named, held), "diagnosis")
     assert "m puts modules in FP32" in guidance(now).press
+
+
+def test_an_engine_that_could_not_go_on_says_why() -> None:
+    refused = told.Refused(code="space", message="there is no room left on the disk", hint="make room")
+    state = after(*opened(), told.StageStarted(stage="baseline"), refused, told.Goodbye(why="refused"))
+    assert guidance(Situation(state, "baseline")).now == "The engine has ended: there is no room left on the disk."
+
+
+def test_what_to_correct_is_a_sentence_before_what_to_press() -> None:
+    refused = told.Refused(code="syntax", message="Python cannot read line 3", hint="correct it")
+    state = after(*opened()[:1], told.StageStarted(stage="project"), refused)
+    assert guidance(Situation(state, "project")).press.startswith("Correct it. R loads it again")
