@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,6 +14,25 @@ from amptui.engine.switches import Switches
 from amptui.project import Policy
 from amptui.protocol.events import Event, Progressed, StageName
 from amptui.session.folder import SessionFolder
+
+#: Seconds between two tellings of progress.
+PROGRESS_S = 0.1
+
+
+class Pace:
+    """Lets through what is told of progress ten times a second: quick iterations are not worth an event each."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._last = -1e9
+
+    def due(self, done: int, total: int) -> bool:
+        """Always at the beginning and at the end."""
+        now = self._now()
+        if 1 < done < total and now - self._last < PROGRESS_S:
+            return False
+        self._last = now
+        return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +51,7 @@ class Bench:
     between: Callable[[], None]
     #: Process-wide switches of torch as the project left them.
     switches: Switches = field(default_factory=Switches.current)
+    pace: Pace = field(default_factory=Pace)
 
     def restart(self) -> None:
         """Everything as it was when the FP32 checkpoint was written: each run starts from here."""
@@ -38,4 +59,5 @@ class Bench:
         self.start.restore()
 
     def progress(self, stage: StageName, what: str, done: int, total: int) -> None:
-        self.emit(Progressed(stage=stage, what=what, done=done, total=total))
+        if self.pace.due(done, total):
+            self.emit(Progressed(stage=stage, what=what, done=done, total=total))

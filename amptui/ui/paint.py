@@ -11,7 +11,7 @@ SOON = 0.001
 #: Seconds between paints that keys ask for: a key that is held down comes 30 times a second.
 QUICK = 0.03
 #: Painting has at most one part in so many of the time; what the framework then writes takes about half as long again.
-SHARE = 16
+SHARE = 24
 #: The longest pause between two paints, in seconds.
 LONGEST = 1.0
 

@@ -90,8 +90,8 @@ def test_painting_has_a_small_part_of_the_time_and_quick_painting_has_the_whole_
     flooded(clock, loop, 5)
     loop.painted.clear()
     flooded(clock, loop, 8)
-    assert len(loop.painted) * loop.cost <= 8 / 16
-    assert len(loop.painted) >= 20
+    assert len(loop.painted) * loop.cost <= 8 / 20
+    assert len(loop.painted) >= 14
     loop.cost = 0.001
     flooded(clock, loop, 5)
     assert clock.interval == pytest.approx(0.125)
@@ -104,7 +104,7 @@ def test_one_slow_paint_is_not_the_rule() -> None:
     loop.cost = 0.05
     flooded(clock, loop, 0.13)
     loop.cost = 0.001
-    assert clock.interval < 0.5
+    assert clock.interval < 0.05 * 24 * 0.6
     flooded(clock, loop, 2)
     assert clock.interval == pytest.approx(0.125)
 

@@ -105,8 +105,11 @@ class LineWidget(Widget, can_focus=True):
             strip = strip.adjust_cell_length(width)
             if y == self._highlighted:
                 strip = strip.apply_style(self.look.selected)
-        for line_filter in self.get_line_filters():
-            strip = strip.apply_filter(line_filter, self.background_colors[1])
+        filters = self.get_line_filters()
+        if filters:
+            _, background = self.background_colors
+            for line_filter in filters:
+                strip = strip.apply_filter(line_filter, background)
         return strip
 
     def _draw_now(self, size: Size) -> None:
