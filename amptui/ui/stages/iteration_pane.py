@@ -173,9 +173,12 @@ def _stepped(phases: Sequence[PhaseDone], clips: Mapping[str, str], glyphs: Glyp
     if earlier:
         paragraphs.append(paragraph(f"{', '.join(str(name) for name in earlier)}: done", "dim", lead=f"{glyphs.ok} "))
     latest = {phase.phase: phase for phase in of_update}
-    pieces = [_stepped_piece(phase, clips, glyphs, newest=phase is newest) for phase in latest.values()]
+    # A run that was stopped in the middle of an iteration has not told of what came before.
+    untold = _OF_UPDATE[: _OF_UPDATE.index(of_update[0].phase)] if of_update[0].phase in _OF_UPDATE else ()
+    pieces: list[Piece] = [(f"{glyphs.ok} {name}", "dim") for name in untold if name not in latest]
+    pieces += [_stepped_piece(phase, clips, glyphs, newest=phase is newest) for phase in latest.values()]
     if newest.phase in _OF_UPDATE:
-        pieces += [(f"{glyphs.absent} {name}", "dim") for name in _OF_UPDATE if name not in latest]
+        pieces += [(f"{glyphs.absent} {name}", "dim") for name in _OF_UPDATE if name not in {*latest, *untold}]
         pieces += [(f"{glyphs.absent} update_scale", "dim")]
     paragraphs.append(Paragraph(_spaced(pieces)))
     if newest.note:

@@ -47,6 +47,13 @@ def test_while_stepping_the_phases_to_come_have_no_mark() -> None:
     assert words(value).startswith("✓ zero_grad ✓ forward loss 0.5 · check_loss · backward")
 
 
+def test_phases_that_were_not_told_come_in_their_order_before_those_that_were() -> None:
+    text = words(pane(phase("check_grads", norm=float("inf"))))
+    assert text.startswith(
+        "✓ zero_grad ✓ forward ✓ check_loss ✓ backward ✓ unscale ✗ check_grads norm inf · clip · step"
+    )
+
+
 def test_a_phase_with_a_value_that_is_not_finite_is_marked() -> None:
     assert "✗ forward loss inf" in words(pane(phase("zero_grad"), phase("forward", loss=float("inf"))))
 
@@ -129,11 +136,6 @@ def test_before_the_trial_it_says_how_to_begin() -> None:
     view.take_all(opened())  # type: ignore[arg-type]
     value = iteration_text(Shown(view, Situation(view.state, "trial"), "main"))
     assert "follows the baseline" in words(value)
-
-
-def test_these_events_are_told() -> None:
-    events: Told = opened()
-    assert events
 
 
 def test_how_many_were_held_is_told_from_the_second_on() -> None:
